@@ -123,8 +123,8 @@ fn a_cache_of_others_trains_with_the_bits_of_our_own() {
     case.distill("bf16", "--teacher-cache others --data rows.jsonl --temperature 1 --steps 1").succeeds();
     let refused = case.distill("none", "--teacher-cache others --data likely.jsonl --steps 1").fails(
         2,
-        "others was made with --temperature 1, and this run uses 2: give --temperature 1, or make a cache for it: \
-         `precast cache --from DATA --temperature 2 --keep-logits 5 --student STUDENT --out CACHE`",
+        "others has log-probabilities that others computed at temperature 1, and this run uses 2: give --temperature \
+         1, or have them computed at temperature 2, and make a cache of those",
     );
     assert!(!case.has("none"), "{refused}");
 }
@@ -193,7 +193,14 @@ fn prompt_logprobs_of_vllm_keep_the_tokens_whose_ranks_follow() {
         {"9": token(-2.0, 3), "4": token(-1.0, 1), "94": token(-1.25, 2)},
     ]});
     case.data = case.write("vllm.jsonl", row.to_string());
-    let made = convert(&case, "cache", "--from vllm.jsonl --json").json();
+    let [made, said] = convert(&case, "cache", "--from vllm.jsonl --json").says();
+    let made: Value = serde_json::from_str(&made).unwrap();
+    // Of two numbers of tokens that are as frequent, the larger one is kept.
+    assert!(said.contains("note: 1 of 2 positions with fewer than 3 tokens are filled up"), "{said}");
+    assert!(said.contains("--keep-logits 2 fills none"), "{said}");
+    let lacking =
+        "note: 1 of 3 positions do not count: no tokens are listed there, or in prompt_logprobs none of rank 1";
+    assert!(said.contains(lacking), "{said}");
     assert_eq!([&made["compact"]["keep_logits"], &made["rows"], &made["sequences"]], [3, 2, 1]);
     assert!(made["arch"].is_null() && made["kernels_sha256"].is_null(), "{made}");
     let rows = words(&case.read("cache/hidden.bin"));
@@ -220,6 +227,39 @@ fn prompt_logprobs_of_vllm_keep_the_tokens_whose_ranks_follow() {
     assert_eq!(made["hidden_bytes"], 2 * 12);
     let said = convert(&case, "none", "--from vllm.jsonl --dry-run").succeeds();
     assert!(said.contains("1 sequence, 2 tokens that count") && !case.has("none"), "{said}");
+}
+
+/// vLLM lists one token more where the row's own is the next by rank: K are kept, so that none is filled up.
+#[test]
+fn as_many_tokens_are_kept_as_positions_usually_have() {
+    let mut case = Case::of_layers(1, 17 * 4);
+    let top = json!([null, [3, 95], [4, 94], [5, 93, 8]]);
+    let log_probs = json!([null, [-0.5, -1.5], [-1.0, -1.25], [-1.0, -1.5, -2.0]]);
+    let row = json!({"input_ids": [7, 50, 9, 8], "top_ids": top, "top_logprobs": log_probs}).to_string() + "\n";
+    case.data = case.write("rows.jsonl", &row);
+    let made = |out: &str, words: &str| {
+        let [made, said] = convert(&case, out, ["--from rows.jsonl --json", words]).says();
+        let keep = serde_json::from_str::<Value>(&made).unwrap()["compact"]["keep_logits"].as_u64();
+        (keep, said.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n"))
+    };
+    let cut = "note: the 2 likeliest of up to 3 tokens a position are kept".to_owned();
+    assert_eq!(made("usual", ""), (Some(2), cut.clone()));
+    let rows = words(&case.read("usual/hidden.bin"));
+    assert_eq!(rows.chunks_exact(5).map(|row| [row[0], row[1]]).collect::<Vec<_>>(), [[3, 95], [4, 94], [5, 93]]);
+    // More are kept where that is asked for.
+    let filled = "note: 2 of 3 positions with fewer than 3 tokens are filled up with others of probability 0, and runs \
+        train the student to give those none: --keep-logits 2 fills none";
+    assert_eq!(made("asked", "--keep-logits 3"), (Some(3), filled.to_owned()));
+    assert_eq!(made("one", "--keep-logits 1"), (Some(1), String::new()));
+    // An equal row counts once.
+    case.write("rows.jsonl", [&*row, &row].concat());
+    assert_eq!(made("twice", ""), (Some(2), cut));
+    assert!(case.read("twice/hidden.bin") == case.read("usual/hidden.bin"));
+    // Another value refuses it, wherever the row is, and nothing is written.
+    case.write("rows.jsonl", [&*row, &row, &row.replace("-1.25", "-1.125")].concat());
+    let said = "rows.jsonl:3: the tokens of rows.jsonl:1, and other log-probabilities: leave one of both rows out";
+    convert(&case, "other", "--from rows.jsonl").fails(5, said);
+    assert!(!case.has("other"));
 }
 
 /// Chats and completions are tokenized as runs do.

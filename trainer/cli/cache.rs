@@ -36,6 +36,7 @@ pub fn run(Arguments { mut request, gpus, rendezvous, verbose, json }: Arguments
         return Ok(());
     }
     // Refused before any rank starts.
+    request.check_temperature()?;
     request.data_request()?;
     let place = ranks::place(request.dry_run, gpus, rendezvous.as_deref(), request.target.device)?;
     request.heading = !json && place.rank == 0;

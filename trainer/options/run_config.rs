@@ -210,13 +210,13 @@ impl RunConfig {
     /// Checks that a cache of the teacher is of this run.
     ///
     /// # Errors
-    /// [`CacheError::OtherOption`].
+    /// [`CacheError::OtherOption`], [`CacheError::OtherTemperature`].
     pub fn check_cache(&self, cache: &TeacherCache) -> Result<(), CacheError> {
         cache.check_shape(self.arithmetic.precision, self.shape.seq_len)?;
         let compact = cache.manifest().made.compact;
         match compact.and_then(|compact| cached::other_temperature(compact, self.objective)) {
             None => Ok(()),
-            Some(values) => Err(cache.of_another_run("--temperature", values)),
+            Some(values) => Err(cache.of_another_temperature(values)),
         }
     }
 

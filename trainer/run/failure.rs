@@ -190,7 +190,7 @@ passes_on!(
 passes_on!(
     CacheError: Io;
     Cache: NotACache, Busy, Different, Complete, Gone, DataChanged, Missing, Incomplete, Format, Damaged, OtherOption,
-        OtherVocabulary, OtherTeacher, LacksData,
+        OtherTemperature, OtherVocabulary, OtherTeacher, LacksData,
     LacksHeldOut, LacksMeasured, Space, NoSequence, Signature, Rows
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);

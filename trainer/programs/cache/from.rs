@@ -1,6 +1,7 @@
 //! `precast cache --from`: a compact cache of the likeliest tokens that others have computed.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry as Place;
+use std::collections::{BTreeMap, HashMap};
 
 use precast_fatbins::Digest;
 use precast_plan::{Precision, TopTokens};
@@ -14,7 +15,7 @@ use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::base::stop::end_at_signal;
 use crate::inputs::checkpoint::{self, Checkpoint};
-use crate::inputs::data::Corpus;
+use crate::inputs::data::{Corpus, Lacking, LikelyDigest};
 use crate::inputs::pair;
 use crate::inputs::teacher_cache::{Compact, Entry, FORMAT, Filling, Key, Made, RECORD_BYTES, head};
 use crate::programs::distill::read;
@@ -41,6 +42,7 @@ pub fn convert(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     }
     let data = read(&asked, Models { teacher: None, student }, None, None)?;
     let contents = Contents::of(&data.streams.corpus, request.shape.seq_len)?;
+    contents.note_lacking();
     let compact = compact(request, &contents, student.config().vocab);
     let made = made(request, (student, compact), &data)?;
     let (sequences, rows) = (contents.keys.len() as u64, contents.rows);
@@ -62,40 +64,77 @@ pub fn convert(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
 }
 
 /// Counts of the distinct sequences of rows.
-struct Contents {
-    keys: HashSet<Key>,
+struct Contents<'c> {
+    keys: HashMap<Key, LikelyDigest<'c>>,
     /// Positions of them that count.
     rows: u64,
-    /// Tokens of a position that counts, at most.
-    most: usize,
+    /// Those by their number of tokens.
+    positions: BTreeMap<u32, u64>,
+    /// Positions that do not count.
+    lacking: Lacking,
 }
 
-impl Contents {
+impl<'c> Contents<'c> {
     /// Reads all rows once: what is wrong with one is said before anything is written.
-    fn of(corpus: &Corpus, seq_len: u32) -> Result<Self, Failure> {
-        let mut contents = Self { keys: HashSet::new(), rows: 0, most: 0 };
-        corpus.likely_rows(|row| {
-            if contents.keys.insert(Key::of_chunk(&row.chunk, seq_len).0) {
-                contents.rows += row.chunk.counted() as u64;
-                contents.most = row.counted().map(<[_]>::len).fold(contents.most, usize::max);
+    fn of(corpus: &'c Corpus, seq_len: u32) -> Result<Self, Failure> {
+        let (mut keys, mut rows, mut positions) = (HashMap::new(), 0, BTreeMap::new());
+        let lacking = corpus.likely_rows(|row| {
+            match keys.entry(Key::of_chunk(&row.chunk, seq_len).0) {
+                Place::Occupied(first) => row.digest().check_equal(*first.get())?,
+                Place::Vacant(place) => {
+                    place.insert(row.digest());
+                    rows += row.chunk.counted() as u64;
+                    row.counted().for_each(|known| *positions.entry(known.len() as u32).or_default() += 1);
+                }
             }
             Ok::<_, Failure>(())
         })?;
-        Ok(contents)
+        Ok(Self { keys, rows, positions, lacking })
+    }
+
+    /// Returns the most frequent number of tokens of a position; the larger of two that are as frequent.
+    fn usual(&self) -> u32 {
+        self.positions.iter().max_by_key(|(_, positions)| **positions).map_or(0, |(tokens, _)| *tokens)
+    }
+
+    fn note_lacking(&self) {
+        let Lacking { positions, of } = self.lacking;
+        if positions > 0 {
+            note(format_args!(
+                "{positions} of {} do not count: no tokens are listed there, or in prompt_logprobs none of rank 1",
+                count(of as usize, "position")
+            ));
+        }
+    }
+
+    /// Says which positions have more tokens than are kept where nobody has asked for so many, and which have fewer.
+    fn note_kept(&self, keep_logits: u32, is_asked: bool) {
+        let [least, most] = [self.positions.first_key_value(), self.positions.last_key_value()]
+            .map(|end| end.map_or(0, |(tokens, _)| *tokens));
+        if keep_logits < most && !is_asked {
+            let most = count(most as usize, "token");
+            note(format_args!("the {keep_logits} likeliest of up to {most} a position are kept"));
+        }
+        let short: u64 = self.positions.range(..keep_logits).map(|(_, positions)| positions).sum();
+        if short > 0 {
+            note(format_args!(
+                "{short} of {} with fewer than {} are filled up with others of probability 0, and runs train the \
+                 student to give those none: --keep-logits {least} fills none",
+                count(self.rows as usize, "position"),
+                count(keep_logits as usize, "token")
+            ));
+        }
     }
 }
 
-/// Chooses the form: as many tokens as a position has, at most as many as are asked for and as a cache can keep.
-fn compact(request: &CacheRequest, contents: &Contents, student_vocab: u32) -> Compact {
-    let (most, found) = (TopTokens::most(student_vocab), contents.most as u32);
-    let keep_logits = found.min(most).min(request.keep_logits.unwrap_or(most));
-    if keep_logits < found && request.keep_logits.is_none() {
-        note(format_args!(
-            "the {keep_logits} likeliest of up to {} a position are kept",
-            count(found as usize, "token")
-        ));
-    }
-    Compact { keep_logits, temperature: request.temperature, student_vocab }
+/// Chooses the form: as many tokens as are asked for, or as a position usually has; at most as many as one has and as
+/// a cache can keep.
+fn compact(request: &CacheRequest, contents: &Contents<'_>, student_vocab: u32) -> Compact {
+    let most = contents.positions.last_key_value().map_or(0, |(tokens, _)| *tokens);
+    let wanted = request.keep_logits.unwrap_or_else(|| contents.usual());
+    let keep_logits = wanted.min(most).min(TopTokens::most(student_vocab));
+    contents.note_kept(keep_logits, request.keep_logits.is_some());
+    Compact { keep_logits, temperature: request.temperature(), student_vocab }
 }
 
 /// Describes what the cache is made from. Its teacher is known by what the files say of it.

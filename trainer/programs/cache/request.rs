@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::ArgPredicate;
-use clap::{ArgGroup, Args, value_parser};
+use clap::{Args, value_parser};
 use precast_kernels::abi::MOST_KEPT;
 use precast_plan::Precision;
 
@@ -35,7 +34,6 @@ const NOT_FROM: [&str; 12] = [
 
 /// A teacher, the data that it reads, and where the cache goes.
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("compact").multiple(true))]
 pub struct CacheRequest {
     /// Model to compute: a directory, .gguf or .apr
     #[arg(long, value_name = "PATH", value_parser = model(), required_unless_present = "from")]
@@ -54,8 +52,7 @@ pub struct CacheRequest {
     /// Beside input_ids, messages, or prompt and completion they have `top_ids` and `top_logprobs`, or vLLM's
     /// `prompt_logprobs`: for each token what was likely there, given those before it, or null. A position without
     /// does not count.
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "student", group = "compact",
-        conflicts_with_all = NOT_FROM)]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "student", conflicts_with_all = NOT_FROM)]
     pub from: Vec<PathBuf>,
     /// Directory of the tokenizer that --from was computed with: refused unless its ids are the student's
     #[arg(long, value_name = "DIR", requires = "from")]
@@ -66,14 +63,14 @@ pub struct CacheRequest {
     /// Keep the probabilities of so many most likely tokens of each position, and that of all others as one, in place
     /// of hidden states: a coarser divergence in less space
     ///
-    /// Such a cache is of one --temperature and of the vocabulary of --student.
-    #[arg(long, value_name = "K", requires = "student", group = "compact", value_parser =
+    /// Such a cache is of one --temperature and of the vocabulary of --student. With --from, K is the most frequent
+    /// number of tokens of a position unless given.
+    #[arg(long, value_name = "K", requires = "student", value_parser =
         value_parser!(u32).range(1..=i64::from(MOST_KEPT)))]
     pub keep_logits: Option<u32>,
-    /// Temperature of the runs, with --keep-logits; with --from that of its log-probabilities, 1 unless given
-    #[arg(long, value_name = "X", default_value = "2", default_value_if("from", ArgPredicate::IsPresent, "1"),
-        requires = "compact", value_parser = within(TEMPERATURES))]
-    pub temperature: f32,
+    /// Temperature of the runs, with --keep-logits [default: 2]; with --from that of its log-probabilities [default: 1]
+    #[arg(long, value_name = "X", value_parser = within(TEMPERATURES))]
+    pub temperature: Option<f32>,
     #[command(flatten)]
     pub text: TextOptions,
     #[command(flatten)]
@@ -138,9 +135,29 @@ impl CacheRequest {
         self.student.as_deref().unwrap_or_else(|| self.teacher())
     }
 
+    /// Returns the temperature of the runs.
+    pub fn temperature(&self) -> f32 {
+        self.temperature.unwrap_or(if self.from.is_empty() { 2.0 } else { 1.0 })
+    }
+
+    /// Refuses a temperature of an exact cache, which is of every one.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn check_temperature(&self) -> Result<(), UsageError> {
+        if self.temperature.is_none() || self.keep_logits.is_some() || !self.from.is_empty() {
+            return Ok(());
+        }
+        Err(UsageError(
+            "--temperature is that of a cache of --keep-logits, and runs at any read a cache without: give \
+             --keep-logits K, too, or leave --temperature out"
+                .to_owned(),
+        ))
+    }
+
     /// Returns the form of the cache for a student of a vocabulary; none of an exact one.
     pub fn compact(&self, student_vocab: u32) -> Option<Compact> {
-        self.keep_logits.map(|keep_logits| Compact { keep_logits, temperature: self.temperature, student_vocab })
+        self.keep_logits.map(|keep_logits| Compact { keep_logits, temperature: self.temperature(), student_vocab })
     }
 
     /// Returns the files and directories that are read.

@@ -21,7 +21,7 @@ use crate::base::impostors::without_mark;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What vLLM's likely tokens are, for messages.
+/// Messages describe vLLM's likely tokens by this.
 const RANKED: &str = r#"a list that has for each token an object, {"ID": {"logprob": ..., "rank": ...}, ...}, or null"#;
 
 /// The lines of a file that are not empty, with their numbers from 1.
@@ -190,7 +190,7 @@ pub(super) fn likely_of_text(text: &str) -> Result<Listed, String> {
 /// Positions of `prompt_logprobs`.
 type PromptLogprobs<'a> = Vec<Option<Object<'a, PromptLogprob>>>;
 
-/// What vLLM says of a token.
+/// vLLM says this of a token.
 #[derive(Deserialize)]
 struct PromptLogprob {
     logprob: f64,

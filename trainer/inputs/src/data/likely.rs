@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 /// Natural logarithm of a probability that is 0 in f32: tokens below it are none of the likeliest.
 pub const ABSENT: f32 = -100.0;
-/// What probabilities of a position may sum to, which are rounded.
+/// Probabilities of a position sum to this at most, as they are rounded.
 const MOST_SUM: f64 = 1.0 + 1e-3;
 
 /// The columns that they stand in.
@@ -68,6 +68,10 @@ pub(super) enum LikelyError {
         "probabilities at position {position} sum to {sum:.4}: give natural logarithms of softmax(logits / temperature)"
     )]
     Sum { position: usize, sum: f64 },
+    #[error("rank 0 of id {id} at position {position}: ranks begin at 1, give that to the likeliest token")]
+    Rank { position: usize, id: i64 },
+    #[error("the tokens of {first}, and other log-probabilities: leave one of both rows out")]
+    OfEqualRow { first: String },
 }
 
 impl Listed {
@@ -82,7 +86,8 @@ impl Listed {
                 ("top_ids", both.map(|(position, both)| pairs(position, both)).collect::<Result<Vec<_>, _>>()?)
             }
             Self::Vllm(all) => {
-                ("prompt_logprobs", all.into_iter().map(|one| one.map(likeliest).unwrap_or_default()).collect())
+                let of_position = |(position, one)| Option::map_or(one, Ok(Vec::new()), |one| likeliest(position, one));
+                ("prompt_logprobs", all.into_iter().enumerate().map(of_position).collect::<Result<_, _>>()?)
             }
         };
         if all.len() != tokens {
@@ -105,9 +110,15 @@ fn pairs(
 }
 
 /// Returns the tokens of ranks 1, 2 and so on. vLLM adds the row's own token, whose rank may be any.
-fn likeliest(mut all: Vec<Ranked>) -> Vec<(i64, f64)> {
+fn likeliest(position: usize, mut all: Vec<Ranked>) -> Result<Vec<(i64, f64)>, LikelyError> {
     all.sort_by_key(|one| one.rank);
-    (1..).zip(all).take_while(|(rank, one)| one.rank == *rank).map(|(_, one)| (one.id, one.log_prob)).collect()
+    match all.first() {
+        Some(Ranked { id, rank: 0, .. }) => Err(LikelyError::Rank { position, id: *id }),
+        _ => {
+            let follow = (1..).zip(all).take_while(|(rank, one)| one.rank == *rank);
+            Ok(follow.map(|(_, one)| (one.id, one.log_prob)).collect())
+        }
+    }
 }
 
 fn checked(position: usize, all: Vec<(i64, f64)>, vocab: u32) -> Result<LikelyTokens, LikelyError> {
@@ -172,11 +183,12 @@ mod tests {
     fn a_token_whose_rank_does_not_follow_is_left_out() {
         let of = |ranks: &[u64]| {
             let tokens = ranks.iter().map(|rank| Ranked { id: *rank as i64, log_prob: -2.0, rank: *rank });
-            Listed::Vllm(vec![Some(tokens.collect())]).positions(1, 10).unwrap().remove(0)
+            Listed::Vllm(vec![Some(tokens.collect())]).positions(1, 10).map(|mut all| all.remove(0))
         };
-        let ids = |ranks: &[u64]| of(ranks).map(|likely| likely.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        let ids = |ranks: &[u64]| of(ranks).unwrap().map(|likely| likely.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         assert_eq!(ids(&[9, 2, 1]), Some(vec![1, 2]));
         assert_eq!(ids(&[3, 1, 2]), Some(vec![1, 2, 3]));
         assert_eq!(ids(&[7]), None);
+        assert_eq!(of(&[2, 0, 1]), Err(LikelyError::Rank { position: 0, id: 0 }));
     }
 }

@@ -46,7 +46,7 @@ pub use error::DataError;
 pub use files::bytes;
 pub use first_rows::FirstRow;
 pub use likely::ABSENT;
-pub use likely_rows::LikelyRow;
+pub use likely_rows::{Lacking, LikelyDigest, LikelyRow};
 pub use mixture::{DataSource, Portion, Summaries, path_of};
 pub use opened::Files;
 pub use packing::Packing;

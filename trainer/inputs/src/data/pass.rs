@@ -169,7 +169,7 @@ impl Pass<'_> {
             }
             for tokens in group {
                 self.summary.rows += 1;
-                let Tokens { chunk, is_document, is_empty, lacks_assistant, lacks_nulls, likely: _ } = tokens?;
+                let Tokens { chunk, is_document, is_empty, lacks_assistant, lacks_nulls, .. } = tokens?;
                 self.summary.empty += u64::from(is_empty);
                 self.summary.without_nulls += u64::from(lacks_nulls);
                 match is_document {

@@ -52,6 +52,11 @@ pub(super) struct RowPlace<'f> {
 }
 
 impl RowPlace<'_> {
+    /// Names it as errors do.
+    pub fn name(self) -> String {
+        name(self.file, self.number)
+    }
+
     /// The error for a row that cannot be used.
     pub fn fault(self, reason: impl Display) -> DataError {
         at_row(self.file, self.number, reason)
@@ -140,6 +145,10 @@ impl<'f> Iterator for Source<'f> {
 
 /// The error for a row, counted from 1, that cannot be used.
 pub(super) fn at_row(file: &DataFile, number: u64, reason: impl Display) -> DataError {
+    DataError::of_row(format_args!("{}: {reason}", name(file, number)))
+}
+
+fn name(file: &DataFile, number: u64) -> String {
     let place = if file.form == Form::Table { ": row " } else { ":" };
-    DataError::of_row(format_args!("{}{place}{number}: {reason}", file.path.display()))
+    format!("{}{place}{number}", file.path.display())
 }

@@ -29,6 +29,8 @@ pub(super) struct Tokens {
     pub lacks_nulls: bool,
     /// Likely tokens of each position, where they are read, too.
     pub likely: Vec<LikelyTokens>,
+    /// Positions that do not count for lack of them alone.
+    pub lacking: Vec<usize>,
 }
 
 impl Tokens {
@@ -36,8 +38,12 @@ impl Tokens {
     pub fn know(&mut self, likely: Vec<LikelyTokens>) {
         if likely.iter().skip(1).any(Option::is_none) {
             let labels = self.chunk.labels.get_or_insert_with(|| self.chunk.ids.clone());
-            let unknown = labels.iter_mut().zip(&likely).skip(1).filter(|(_, known)| known.is_none());
-            unknown.for_each(|(label, _)| *label = MASKED_TOKEN);
+            for (at, (label, known)) in labels.iter_mut().zip(&likely).enumerate().skip(1) {
+                if known.is_none() && *label != MASKED_TOKEN {
+                    *label = MASKED_TOKEN;
+                    self.lacking.push(at);
+                }
+            }
         }
         self.likely = likely;
     }

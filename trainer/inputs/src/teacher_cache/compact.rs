@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::ABSENT;
 
-/// What is left to the rest at least, where rounded probabilities sum to 1 or more: its logarithm is a number.
+/// The rest has this probability at least, where rounded ones sum to 1 or more: its logarithm is a number.
 const LEAST_REST: f64 = 1.0 / (1 << 24) as f64;
 
 /// The form of a cache that keeps probabilities of a few tokens in place of hidden states.

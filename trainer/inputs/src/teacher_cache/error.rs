@@ -80,6 +80,14 @@ pub enum CacheError {
         path.display()
     )]
     OtherOption { path: PathBuf, from: &'static str, option: &'static str, was: String, is: String, run: String },
+    /// Others computed it at another temperature than a run's.
+    #[error(
+        "{} has log-probabilities that others computed at temperature {was}, and this run uses {run}: give \
+         --temperature {was}, or have them computed at temperature {run}, and make a cache of those: \
+         `precast cache --from DATA --temperature {run} --student STUDENT --out CACHE`",
+        path.display()
+    )]
+    OtherTemperature { path: PathBuf, was: String, run: String },
     /// It knows the tokens of another vocabulary than a student's.
     #[error(
         "{} keeps probabilities of {} tokens, and the student chooses among {is}: make a cache for it: \

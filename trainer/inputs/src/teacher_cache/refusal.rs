@@ -37,7 +37,7 @@ impl TeacherCache {
     }
 
     /// Refuses it for a run with another value of an option, which reads a cache of `is`.
-    pub fn of_another_run(&self, option: &'static str, [was, is, run]: [String; 3]) -> CacheError {
+    fn of_another_run(&self, option: &'static str, [was, is, run]: [String; 3]) -> CacheError {
         CacheError::OtherOption {
             path: self.path().to_owned(),
             from: self.manifest().made.source(),
@@ -45,6 +45,15 @@ impl TeacherCache {
             was,
             is,
             run,
+        }
+    }
+
+    /// Refuses it for a run at another temperature, which reads a cache of the options `is`. No option makes one of the
+    /// log-probabilities that others have computed.
+    pub fn of_another_temperature(&self, [was, is, run]: [String; 3]) -> CacheError {
+        match self.manifest().made.filled_by {
+            Some(_) => self.of_another_run("--temperature", [was, is, run]),
+            None => CacheError::OtherTemperature { path: self.path().to_owned(), was, run },
         }
     }
 
