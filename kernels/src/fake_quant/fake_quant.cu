@@ -1,8 +1,8 @@
-// Rounds f32 elements to the values that blocks of ggml hold: quantized and dequantized, each value rounded once to x. A
-// thread takes the values that share a scale, 32 or 16 neighbors, in registers; threads of a block of 256 exchange their
-// scales by shuffles.
+// Rounds f32 elements to the values that blocks of ggml hold: quantized and dequantized, each value rounded once to x.
+// A thread takes the values that share a scale, 32 or 16 neighbors, in registers; threads of a block of 256 exchange
+// their scales by shuffles.
 // Bound: arithmetic of the search, then memory: reads 4 bytes an element and writes 2 or 4.
-// Source: ggml-common.h for the blocks; the search is make_qx_quants and make_qkx2_quants of ggml-quants.c in another order.
+// Source: ggml-common.h for the blocks; the search is that of make_qx_quants and make_qkx2_quants of ggml-quants.c.
 #include "fake_quant/scales.cuh"
 #include "fake_quant.h"
 

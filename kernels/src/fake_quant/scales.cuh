@@ -1,7 +1,7 @@
 // Scales of least squared error for the blocks of ggml, and the values that these then hold.
 //
-// Multiplications are rounded before anything is added, numbers are whole and small, and each sum is one thread's, in order:
-// the bits are those of the host (kernels/src/fake_quant/scales.rs).
+// Multiplications are rounded before anything is added, numbers are whole and small, and each sum is one thread's, in
+// order: the bits are those of the host (kernels/src/fake_quant/scales.rs).
 #pragma once
 #include "blocks.cuh"
 
