@@ -1,4 +1,5 @@
-//! `precast cache --from`: a compact cache of what others have computed, with the bits of our own.
+//! `precast cache --from` makes a compact cache of log-probabilities that others have computed, with the bits of our
+//! own.
 
 use std::sync::Arc;
 
@@ -180,7 +181,7 @@ fn a_table_gives_the_rows_of_its_lines() {
     case.distill("run", "--teacher-cache table --data likely.parquet --temperature 1 --steps 1").succeeds();
 }
 
-/// What vLLM's server says of 4 tokens of a vocabulary of 96: nothing of the first; of two likely ones with the token
+/// Lists vLLM's answer for 4 tokens of a vocabulary of 96: nothing of the first; of two likely ones with the token
 /// itself beside them; of the token alone, of which another rank says nothing; of three, the token the third of them.
 #[test]
 fn prompt_logprobs_of_vllm_keep_the_tokens_whose_ranks_follow() {

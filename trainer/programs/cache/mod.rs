@@ -1,5 +1,5 @@
 //! `precast cache`: the last hidden states of a teacher on data, or its most likely tokens, computed once for all runs
-//! that learn from it; or from what others have computed.
+//! that learn from it. `--from` takes log-probabilities that others have computed.
 
 mod directory;
 mod engine;

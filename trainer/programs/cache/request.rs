@@ -149,8 +149,8 @@ impl CacheRequest {
             return Ok(());
         }
         Err(UsageError(
-            "--temperature is that of a cache of --keep-logits, and runs at any read a cache without: give \
-             --keep-logits K, too, or leave --temperature out"
+            "--temperature requires --keep-logits K: runs at any temperature read a cache of all logits. Give \
+             --keep-logits, or leave --temperature out"
                 .to_owned(),
         ))
     }
