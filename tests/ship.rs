@@ -146,7 +146,7 @@ fn what_cannot_be_trained_for_a_file_is_refused_by_name() {
     let case = case();
     train(&case, "out", &["--steps 1 --ship q4_0 --lora-rank 4"]).fails(2, "--ship trains all of a model for its file");
     train(&case, "out", &["--steps 1 --ship-head q6_k"]).fails(2, "--ship-head requires --ship");
-    train(&case, "out", &["--steps 1 --ship q5_0"]).fails(2, "q8_0, q4_0 or q4_k");
+    train(&case, "out", &["--steps 1 --ship q5_0"]).fails(2, "expected q8_0, q4_0, q4_k");
     case.model("narrow", 2, &[("intermediate_size", 72.into())]);
     let narrow = ["--steps 1 --ship q4_0 --model", "narrow"];
     let said = train(&case, "out", &narrow).fails(2, "which are no whole blocks of 32");

@@ -9,7 +9,7 @@ use precast_system::say;
 use crate::inputs::checkpoint::gguf::Encoding;
 use crate::options::UsageError;
 use crate::options::groups::values::model;
-use crate::options::ship::{File, HeadBlocks, LayerBlocks};
+use crate::options::ship::{File, FileBlock};
 use crate::programs::export;
 use crate::run::failure::Failure;
 
@@ -24,14 +24,14 @@ pub struct Arguments {
     /// File to write, which must not be there
     #[arg(long, value_name = "FILE.gguf")]
     out: PathBuf,
-    /// How matrices are stored: f32, bf16, q8_0, q4_0 or q4_k; vectors are f32. Rows that are no whole blocks of 256
+    /// Store matrices as f32, bf16, q8_0, q4_0 or q4_k; vectors are f32. Rows that are no whole blocks of 256
     /// are q5_0 in place of q4_k, and those that are none of 32 are f16
     #[arg(long, default_value = "bf16", value_name = "F")]
     format: FileFormat,
-    /// How embedding and head are stored beside matrices in blocks: q8_0 or q6_k [default: q8_0 with --format q8_0,
+    /// Store embedding and head beside matrices in blocks as q8_0 or q6_k [default: q8_0 with --format q8_0,
     /// else q6_k]
-    #[arg(long, value_name = "F")]
-    head: Option<HeadBlocks>,
+    #[arg(long, value_name = "F", value_parser = FileBlock::of_head)]
+    head: Option<FileBlock>,
 }
 
 /// A format of matrices, as llama.cpp's converter names it.
@@ -39,7 +39,7 @@ pub struct Arguments {
 enum FileFormat {
     F32,
     Bf16,
-    Blocks(LayerBlocks),
+    Blocks(FileBlock),
 }
 
 impl FromStr for FileFormat {
@@ -49,7 +49,9 @@ impl FromStr for FileFormat {
         match text {
             "f32" => Ok(Self::F32),
             "bf16" => Ok(Self::Bf16),
-            text => text.parse().map(Self::Blocks).map_err(|error: String| error.replacen(": ", ": f32, bf16, ", 1)),
+            text => FileBlock::of_layers(text)
+                .map(Self::Blocks)
+                .map_err(|error| error.replacen("expected ", "expected f32, bf16, ", 1)),
         }
     }
 }

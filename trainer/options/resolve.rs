@@ -46,16 +46,7 @@ impl Options {
         let precision = arithmetic.precision;
         let adapter = adapting.choice()?;
         let student_format = adapting.student_format(adapter.as_ref(), precision)?;
-        if arithmetic.ship.is_none() && arithmetic.ship_head.is_some() {
-            return Err(UsageError("--ship-head requires --ship".to_owned()));
-        }
-        if arithmetic.ship.is_some() && adapter.is_some() {
-            return Err(UsageError(
-                "--ship trains all of a model for its file, and cannot be combined with --lora-rank or --adapter: \
-                merge the adapter (precast merge), and train the result with --ship"
-                    .to_owned(),
-            ));
-        }
+        arithmetic.check_ship(adapter.is_some())?;
         let certified = teaching.certified(precision);
         let TeachingOptions { teacher, teacher_certificate, untrained, allow_identical, .. } = teaching;
         let teacher_format = teacher.teacher_format.unwrap_or_default();

@@ -2,70 +2,68 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 use itertools::Itertools;
 use precast_kernels::Block;
 use precast_plan::{Formats, ModelConfig};
 use serde::Serialize;
 
-/// Format of the matrices of layers, as llama.cpp names it.
+/// Formats of the matrices of layers.
+const LAYERS: [Block; 3] = [Block::Q8_0, Block::Q4_0, Block::Q4_K];
+/// Formats of embedding and head.
+const HEADS: [Block; 2] = [Block::Q8_0, Block::Q6_K];
+
+/// A format of a file, which llama.cpp and options name in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerBlocks(Block);
+pub struct FileBlock(Block);
 
-/// Format of embedding and head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadBlocks(Block);
+impl FileBlock {
+    /// Parses a format of layers.
+    ///
+    /// # Errors
+    /// A message that lists them, for another text.
+    pub fn of_layers(text: &str) -> Result<Self, String> {
+        Self::one_of(&LAYERS, text)
+    }
 
-impl LayerBlocks {
-    pub const ALL: [Self; 3] = [Self(Block::Q8_0), Self(Block::Q4_0), Self(Block::Q4_K)];
-}
+    /// Parses a format of embedding and head.
+    ///
+    /// # Errors
+    /// A message that lists them, for another text.
+    pub fn of_head(text: &str) -> Result<Self, String> {
+        Self::one_of(&HEADS, text)
+    }
 
-impl HeadBlocks {
-    pub const ALL: [Self; 2] = [Self(Block::Q8_0), Self(Block::Q6_K)];
-}
-
-impl FromStr for LayerBlocks {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|format| format.to_string() == text);
-        found.ok_or_else(|| format!("unknown format `{text}`: q8_0, q4_0 or q4_k"))
+    fn one_of(formats: &[Block], text: &str) -> Result<Self, String> {
+        let mut all = formats.iter().map(|block| Self(*block));
+        let list = all.clone().format(", ");
+        all.find(|one| one.to_string() == text).ok_or_else(|| format!("unknown format `{text}`: expected {list}"))
     }
 }
 
-impl FromStr for HeadBlocks {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|format| format.to_string() == text);
-        found.ok_or_else(|| format!("unknown format `{text}`: q8_0 or q6_k"))
-    }
-}
-
-impl fmt::Display for LayerBlocks {
+impl fmt::Display for FileBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.to_string().to_lowercase())
     }
 }
 
-impl fmt::Display for HeadBlocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.to_string().to_lowercase())
+impl Serialize for FileBlock {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
 /// A file in blocks: the format of its layers, and of its embedding and head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    layers: LayerBlocks,
-    head: HeadBlocks,
+    layers: FileBlock,
+    head: FileBlock,
 }
 
 impl File {
     /// Without a head that is asked for, it follows from the layers.
-    pub fn new(layers: LayerBlocks, head: Option<HeadBlocks>) -> Self {
-        Self { layers, head: head.unwrap_or_else(|| HeadBlocks(Formats::usual_ends(layers.0))) }
+    pub fn new(layers: FileBlock, head: Option<FileBlock>) -> Self {
+        Self { layers, head: head.unwrap_or_else(|| FileBlock(Formats::usual_ends(layers.0))) }
     }
 
     /// Returns the formats of layers, and of embedding and head.
@@ -92,34 +90,23 @@ impl File {
     }
 }
 
-impl Serialize for LayerBlocks {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl Serialize for HeadBlocks {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn formats_read_back_and_are_recorded_by_their_names() {
-        for layers in LayerBlocks::ALL {
-            assert_eq!(layers.to_string().parse(), Ok(layers));
-            assert_eq!(serde_json::to_value(layers).unwrap(), layers.to_string());
+        type Parse = fn(&str) -> Result<FileBlock, String>;
+        let options: [(&[Block], Parse); 2] = [(&LAYERS, FileBlock::of_layers), (&HEADS, FileBlock::of_head)];
+        for (formats, parse) in options {
+            for format in formats.iter().map(|block| FileBlock(*block)) {
+                assert_eq!(parse(&format.to_string()), Ok(format));
+                assert_eq!(serde_json::to_value(format).unwrap(), format.to_string());
+            }
         }
-        for head in HeadBlocks::ALL {
-            assert_eq!(head.to_string().parse(), Ok(head));
-            assert_eq!(serde_json::to_value(head).unwrap(), head.to_string());
-        }
-        assert_eq!("q5_0".parse::<LayerBlocks>().unwrap_err(), "unknown format `q5_0`: q8_0, q4_0 or q4_k");
-        assert_eq!("Q6_K".parse::<HeadBlocks>().unwrap_err(), "unknown format `Q6_K`: q8_0 or q6_k");
+        let refused = [FileBlock::of_layers("q5_0"), FileBlock::of_head("Q6_K")].map(Result::unwrap_err);
+        assert_eq!(refused[0], "unknown format `q5_0`: expected q8_0, q4_0, q4_k");
+        assert_eq!(refused[1], "unknown format `Q6_K`: expected q8_0, q6_k");
     }
 
     /// Rows of 576 columns are no whole blocks of 256.
@@ -127,7 +114,7 @@ mod tests {
     fn a_file_says_which_formats_stand_for_the_one_that_is_asked_for() {
         let json = include_str!("../../aot/models/smollm2-135m.json");
         let config = ModelConfig::from_json(json).unwrap();
-        let file = File::new("q4_k".parse().unwrap(), None);
+        let file = File::new(FileBlock::of_layers("q4_k").unwrap(), None);
         let said = "matrices train as a file has them: 180 x Q5_0, 1 x Q8_0, 30 x Q4_K";
         assert_eq!(file.described(&config), said);
         assert_eq!(file.arguments(), "--format q4_k --head q6_k");

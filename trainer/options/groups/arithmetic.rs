@@ -5,7 +5,8 @@ use precast_plan::{Gemm, Precision, Recompute};
 use serde::Serialize;
 
 use super::Change;
-use crate::options::ship::{HeadBlocks, LayerBlocks};
+use crate::options::UsageError;
+use crate::options::ship::FileBlock;
 
 /// Arithmetic of a step.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
@@ -32,12 +33,30 @@ pub struct ArithmeticOptions {
     ///
     /// Gradients go to the fp32 weights, which the result holds: precast export --format of it writes the blocks that
     /// were trained. Rows that are no whole blocks of 256 take q5_0 in place of q4_k.
-    #[arg(long, value_name = "F", help_heading = "Precision")]
+    #[arg(long, value_name = "F", value_parser = FileBlock::of_layers, help_heading = "Precision")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ship: Option<LayerBlocks>,
+    pub ship: Option<FileBlock>,
     /// Format of embedding and head in that file, q8_0 or q6_k, for which q8_0 stands where rows are no whole blocks of
     /// 256 [default: q8_0 with --ship q8_0, else q6_k]
-    #[arg(long, value_name = "F", help_heading = "Precision")]
+    #[arg(long, value_name = "F", value_parser = FileBlock::of_head, help_heading = "Precision")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ship_head: Option<HeadBlocks>,
+    pub ship_head: Option<FileBlock>,
+}
+
+impl ArithmeticOptions {
+    /// Refuses to train for a file where an adapter trains, and a format of its head without one of its layers.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub(crate) fn check_ship(&self, has_adapter: bool) -> Result<(), UsageError> {
+        match (self.ship, self.ship_head) {
+            (None, Some(_)) => Err(UsageError("--ship-head requires --ship".to_owned())),
+            (Some(_), _) if has_adapter => Err(UsageError(
+                "--ship trains all of a model for its file, and cannot be combined with --lora-rank or --adapter: \
+                merge the adapter (precast merge), and train the result with --ship"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
