@@ -108,7 +108,7 @@ fn a_compact_cache_of_other_runs_is_refused() {
     fill(&case, "none", "--keep-logits 96 --student student")
         .fails(2, "96 probabilities a token are not between 1 and 95");
     fill(&case, "none", "--keep-logits 5").fails(2, "--student");
-    let said = fill(&case, "none", "--temperature 1").fails(2, "give --keep-logits K, too, or leave --temperature out");
+    let said = fill(&case, "none", "--temperature 1").fails(2, "Give --keep-logits, or leave --temperature out");
     assert!(!said.contains("--from"), "{said}");
     assert!(!case.has("none"));
 }
