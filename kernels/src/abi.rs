@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: bd00219738eb4846fc5febe61365dbea3caf433c76af467c0b0e89e5dffc06b2
-// Body: 6ba7de32e9f6591d6a05425f34fe427daa11fbbef8bef50e5cdd20ec15fe8d29
+// Headers: 8a14f9e85d33427c6a1942bddbd53f24f82c1005b3c8bf78200dc1f04c6930a1
+// Body: b34a0e370c0a2a04bf79d085d77f246667a9e37029cf9b8f273f1ef299fe82db
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -21,6 +21,12 @@ pub const CONV_TAPS: u32 = 4;
 pub const DELTA_CHUNK: u32 = 64;
 
 pub const DELTA_HEAD: u32 = 128;
+
+pub const SCALE_CANDIDATES: u32 = 7;
+
+pub const SCALED_ELEMS: u32 = 32;
+
+pub const SCALED_ELEMS_Q6_K: u32 = 16;
 
 pub const MOST_KEPT: u32 = 1024;
 

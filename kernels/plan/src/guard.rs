@@ -123,10 +123,10 @@ impl Guarded<'_> {
         let all = match self.copy {
             Some(copy) => copy.slice(start, end - start),
             None => {
-                let master = weights.all.trained().expect("it trains").master;
+                let master = weights.all.trained().expect("it trains").master.slice(start, end - start);
                 let rounded = ops.elements("weights", end - start);
-                ops.cast("weights", master.slice(start, end - start), rounded);
-                ops.round("weights", &weights.rounded, (master, &(start..end)), rounded);
+                ops.cast("weights", master, rounded);
+                ops.round("weights", &weights.rounded, &(start..end), [master, rounded]);
                 rounded
             }
         };

@@ -49,6 +49,34 @@ fn int8_is_made_of_rounded_layers() {
     }
 }
 
+/// A rank rounds what it updates, and has no other masters until all are collected, where gradients were.
+#[test]
+fn ranks_round_their_own_pieces() {
+    let student = student();
+    let plan = |precision, ranks| {
+        let formats = Formats::rounded(&student, Block::Q4_K, Block::Q6_K);
+        let recipe = Recipe { precision, ..UNTAUGHT };
+        let share = Share { replicas: ranks, ranks, rank: 1 };
+        let request = TrainingRequest { share, ..TrainingRequest::new((&student, &formats), &recipe, Arch::Sim) };
+        TrainingPlan::new(request).unwrap()
+    };
+    let rounded = |plan: &TrainingPlan, phase| -> u64 {
+        let launches = plan.plan.phase(phase).launches().filter(|launch| launch.key.to_string().contains("fake_quant"));
+        launches.flat_map(|launch| launch.operands()).map(|(operand, ..)| operand.elems).sum::<u64>() / 2
+    };
+    for precision in [Precision::Fp32, Precision::Bf16, Precision::Int8] {
+        for ranks in [2, 4] {
+            let plan = plan(precision, ranks);
+            assert!(plan.collects_masters(), "{precision}");
+            assert!(plan.plan.phases.iter().any(|phase| phase.name == MASTERS));
+            let part = rounded(&plan, UPDATE) as f64 / rounded(&plan, CAST) as f64;
+            assert!(part == 1.0 && rounded(&plan, GATHER) == 0, "{precision} {ranks}: {part}");
+            let masters = row(&plan.plan, category::MASTER_WEIGHTS).unwrap();
+            assert!(masters < plan.shards.elems() * 5 / u64::from(ranks), "{precision} {ranks}: {masters}");
+        }
+    }
+}
+
 #[test]
 fn a_matrix_that_is_in_no_blocks_is_refused_by_name() {
     let student = student();

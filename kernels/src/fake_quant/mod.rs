@@ -18,6 +18,7 @@ mod quantize;
 mod scales;
 
 pub use crate::abi::FakeQuant;
+use crate::abi::{SCALED_ELEMS, SCALED_ELEMS_Q6_K};
 use crate::dequant::dequantize;
 use crate::host::Views;
 use crate::{
@@ -31,7 +32,7 @@ pub const FORMATS: [Block; 5] = [Block::Q4_0, Block::Q5_0, Block::Q8_0, Block::Q
 
 /// Returns the elements of a thread: those that share a scale.
 fn group(block: Block) -> u64 {
-    if block == Block::Q6_K { 16 } else { 32 }
+    u64::from(if block == Block::Q6_K { SCALED_ELEMS_Q6_K } else { SCALED_ELEMS })
 }
 
 impl Build for FakeQuant {

@@ -4,6 +4,7 @@
 // order: the bits are those of the host (kernels/src/fake_quant/scales.rs).
 #pragma once
 #include "blocks.cuh"
+#include "fake_quant.h"
 
 // The nearest whole number in [low, high], ties to even.
 __device__ __forceinline__ float whole(float value, float low, float high) {
@@ -24,15 +25,12 @@ template <uint32_t n> __device__ __forceinline__ float extreme(const float (&x)[
     return result;
 }
 
-// Candidates of a scale: that of the whole range, and ranges that are up to 7/8 of a step longer or shorter.
-enum : int { CANDIDATES = 7 };
-
 // The scale of numbers from `low` to `-low - 1` with the least squared error.
 template <int low, uint32_t n> __device__ __forceinline__ float symmetric_scale(const float (&x)[n]) {
     const float per_extreme = inverse_of(extreme(x));
     float best_xq = 0.0f, best_qq = 1.0f;
 #pragma unroll 1
-    for (int c = -CANDIDATES; c <= CANDIDATES; c++) {
+    for (int c = -SCALE_CANDIDATES; c <= SCALE_CANDIDATES; c++) {
         const float inverse = mul_rn(float(low) + 0.125f * float(c), per_extreme);
         float xq = 0.0f, qq = 0.0f;
 #pragma unroll
@@ -67,7 +65,7 @@ template <uint32_t n> __device__ __forceinline__ Affine affine_scale(const float
     Affine best = {range / 15.0f, -low};
     float best_gain = -1.0f;
 #pragma unroll 1
-    for (int c = -CANDIDATES; c <= CANDIDATES; c++) {
+    for (int c = -SCALE_CANDIDATES; c <= SCALE_CANDIDATES; c++) {
         const float inverse = mul_rn(15.0f + 0.125f * float(c), per_range);
         float q1 = 0.0f, q2 = 0.0f, xq = 0.0f;
 #pragma unroll
@@ -100,7 +98,7 @@ template <uint32_t lanes> __device__ __forceinline__ float extreme_of_lanes(floa
 template <typename Block> struct Rounding;
 
 template <> struct Rounding<Q8_0> {
-    enum : uint32_t { GROUP = 32 };
+    enum : uint32_t { GROUP = SCALED_ELEMS };
     // As ggml: the largest becomes 127, and halves are rounded away from zero.
     static __device__ __forceinline__ void round(float (&x)[GROUP]) {
         const float scale = fabsf(extreme(x)) / 127.0f, inverse = inverse_of(scale), stored = stored_half(scale);
@@ -115,12 +113,14 @@ template <> struct Rounding<Q8_0> {
 };
 
 template <> struct Rounding<Q4_0> {
-    enum : uint32_t { GROUP = 32 };
-    static __device__ __forceinline__ void round(float (&x)[GROUP]) { round_at<-8>(stored_half(symmetric_scale<-8>(x)), x); }
+    enum : uint32_t { GROUP = SCALED_ELEMS };
+    static __device__ __forceinline__ void round(float (&x)[GROUP]) {
+        round_at<-8>(stored_half(symmetric_scale<-8>(x)), x);
+    }
 };
 
 template <> struct Rounding<Q5_0> {
-    enum : uint32_t { GROUP = 32 };
+    enum : uint32_t { GROUP = SCALED_ELEMS };
     static __device__ __forceinline__ void round(float (&x)[GROUP]) {
         round_at<-16>(stored_half(symmetric_scale<-16>(x)), x);
     }
@@ -128,7 +128,7 @@ template <> struct Rounding<Q5_0> {
 
 // Scales and minimums of eight groups are multiples, in 6 bits, of the largest.
 template <> struct Rounding<Q4_K> {
-    enum : uint32_t { GROUP = 32, LANES = Q4_K::ELEMS / GROUP };
+    enum : uint32_t { GROUP = SCALED_ELEMS, LANES = Q4_K::ELEMS / GROUP };
     static __device__ __forceinline__ float in_six_bits(float value) {
         const float positive = value > 0.0f ? value : 0.0f, largest = group_max<LANES>(positive);
         const float q = whole(mul_rn(positive, mul_rn(63.0f, inverse_of(largest))), 0.0f, 63.0f);
@@ -145,7 +145,7 @@ template <> struct Rounding<Q4_K> {
 
 // Scales of sixteen groups are multiples, in 8 bits, of a 128th of the largest.
 template <> struct Rounding<Q6_K> {
-    enum : uint32_t { GROUP = 16, LANES = Q6_K::ELEMS / GROUP };
+    enum : uint32_t { GROUP = SCALED_ELEMS_Q6_K, LANES = Q6_K::ELEMS / GROUP };
     static __device__ __forceinline__ void round(float (&x)[GROUP]) {
         const float fitted = symmetric_scale<-32>(x), largest = extreme_of_lanes<LANES>(fitted);
         const float q = whole(mul_rn(fitted, mul_rn(-128.0f, inverse_of(largest))), -128.0f, 127.0f);

@@ -2,8 +2,12 @@
 
 use half::f16;
 
-/// Candidates of a scale on either side: ranges that are up to 7/8 of a step longer or shorter.
-const CANDIDATES: i8 = 7;
+use crate::abi::SCALE_CANDIDATES;
+
+/// Returns the candidates of a scale, in eighths of a step.
+fn candidates() -> impl Iterator<Item = f32> {
+    (-(SCALE_CANDIDATES as i16)..=SCALE_CANDIDATES as i16).map(|eighths| 0.125 * f32::from(eighths))
+}
 
 /// Returns the nearest whole number in `[low, high]`, ties to even.
 pub(super) fn whole(value: f32, low: f32, high: f32) -> f32 {
@@ -29,8 +33,8 @@ pub(super) fn extreme(x: &[f32]) -> f32 {
 pub(super) fn symmetric_scale<const N: usize>(low: f32, x: &[f32; N]) -> f32 {
     let per_extreme = inverse_of(extreme(x));
     let (mut best_xq, mut best_qq) = (0.0f32, 1.0f32);
-    for candidate in -CANDIDATES..=CANDIDATES {
-        let inverse = (low + 0.125 * f32::from(candidate)) * per_extreme;
+    for candidate in candidates() {
+        let inverse = (low + candidate) * per_extreme;
         let (mut xq, mut qq) = (0.0, 0.0);
         for x in x {
             let q = whole(x * inverse, low, -low - 1.0);
@@ -61,8 +65,8 @@ pub(super) fn affine_scale<const N: usize>(x: &[f32; N]) -> Affine {
     let per_range = inverse_of(high - low);
     let mut best = Affine { scale: (high - low) / 15.0, min: -low };
     let mut best_gain = -1.0;
-    for candidate in -CANDIDATES..=CANDIDATES {
-        let inverse = (15.0 + 0.125 * f32::from(candidate)) * per_range;
+    for candidate in candidates() {
+        let inverse = (15.0 + candidate) * per_range;
         let (mut q1, mut q2, mut xq) = (0.0, 0.0, 0.0);
         for x in x {
             let q = whole((x - low) * inverse, 0.0, 15.0);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
-use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
+use precast_plan::training::{GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE};
 use precast_plan::{GradientPart, Micro, Recipe, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
@@ -136,6 +136,14 @@ impl Session {
             self.sealed.run_beside(GATHER)?;
         }
         Ok(metrics)
+    }
+
+    /// Collects the master weights of all ranks, if the result needs them: every rank calls it, behind the last step.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn collect_masters(&mut self) -> Result<(), DriverError> {
+        if self.plan.collects_masters() { self.sealed.run(MASTERS) } else { Ok(()) }
     }
 
     /// Waits for the metrics of a step, and says when it was done.

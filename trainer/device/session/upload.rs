@@ -22,9 +22,10 @@ impl Session {
     /// True if a student that trains is sent as master weights. Where the run computes in the dtype in which it is
     /// stored, it is sent as it is, which halves the bytes.
     pub fn sent_wide(&self, student: &dyn Weights) -> bool {
-        let (weights, reads_masters) = (self.plan.student.weights.all, self.plan.student.weights.reads_masters());
-        weights.trained().is_some()
-            && (reads_masters || student.dtype().map(Format::Dense) != Some(weights.tensor.format))
+        let weights = &self.plan.student.weights;
+        let reads_masters = weights.is_rounded() || weights.reads_masters();
+        weights.all.trained().is_some()
+            && (reads_masters || student.dtype().map(Format::Dense) != Some(weights.all.tensor.format))
     }
 
     /// Returns the tensor that each parameter of the models is sent to.

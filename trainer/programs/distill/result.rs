@@ -84,13 +84,16 @@ fn fill_with_student(
             let (_, start, _) = states.find(|(one, ..)| *one == parameter).expect("a parameter of the student");
             return masters.read_parts((start, parameter.elems()), round);
         }
+        let trained = session.trained_of(parameter);
+        if session.plan.collects_masters() {
+            return session.read_parts(trained.grad, &mut round);
+        }
         if !session.plan.has_whole_masters() {
-            // Without whole masters, the rounded working weights are read.
+            // Working weights are those of the result.
             let working = session.working(parameter);
             return session.read_parts(working, |part| Ok(write(part)?));
         }
-        let master = session.trained_of(parameter).master;
-        session.read_parts(master, &mut round)
+        session.read_parts(trained.master, &mut round)
     })
 }
 

@@ -116,6 +116,7 @@ impl Running<'_> {
                 break;
             }
         }
+        self.run.session.collect_masters().map_err(Failure::from)?;
         Ok(None)
     }
 

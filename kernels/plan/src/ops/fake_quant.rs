@@ -10,13 +10,12 @@ use crate::weights::Rounded;
 
 impl Ops<'_> {
     /// Overwrites, in the copy of a range of the master weights, the matrices that are read as values of blocks.
-    pub fn round(&mut self, name: &str, rounded: &[Rounded], (master, range): (Tensor, &Range<u64>), copy: Tensor) {
+    pub fn round(&mut self, name: &str, rounded: &[Rounded], range: &Range<u64>, [master, copy]: [Tensor; 2]) {
         let x = copy.format.dtype().expect("a dense copy");
         let parts = rounded.iter().filter_map(|one| Some((one.block, one.within(range)?)));
         for (index, (w, Range { start, end })) in parts.enumerate() {
-            let [elems, of_master] = [end - start, range.start + start];
-            let (master, x_part) = (master.slice(of_master, elems), copy.slice(start, elems));
-            let args = FakeQuantArgs { master, x: x_part, n: elems };
+            let n = end - start;
+            let args = FakeQuantArgs { master: master.slice(start, n), x: copy.slice(start, n), n };
             self.launch(&format!("{name}.rounded.{index}"), FakeQuant { w, x }, args);
         }
     }

@@ -67,6 +67,11 @@ impl<'s> OptimizerState<'s> {
         of.into_iter().filter(|(.., elems)| *elems > 0).map(|(name, tensor, elems)| (name, tensor.slice(0, elems)))
     }
 
+    /// True if ranks hold pieces of master weights that no working copy has.
+    pub fn has_rounded_pieces(&self) -> bool {
+        !self.whole && !self.rounded.is_empty()
+    }
+
     fn master(&self, piece: Piece) -> Tensor {
         self.trained.master.slice(if self.whole { piece.start } else { piece.local }, piece.elems)
     }
@@ -111,19 +116,30 @@ impl Ops<'_> {
         let Some(weights) = state.copy else { return };
         if state.whole {
             for (name, range, copy) in state.copies() {
-                self.cast(&format!("weights{name}"), state.masters(&range), copy);
-                self.round(&format!("weights{name}"), state.rounded, (state.trained.master, &range), copy);
+                let (name, master) = (format!("weights{name}"), state.masters(&range));
+                self.cast(&name, master, copy);
+                self.round(&name, state.rounded, &range, [master, copy]);
             }
         } else {
-            for (index, piece) in state.pieces() {
-                let copy = weights.slice(piece.start, piece.elems);
-                self.cast(&format!("weights{index}"), state.master(piece), copy);
-            }
+            self.narrow_pieces(state, weights, true);
             self.gather("weights", weights, state.shards);
         }
         match state.lacked() {
             Some(weights) => self.narrow_layers(weights, state),
             None => self.quantize_copy(state),
+        }
+    }
+
+    /// Makes this rank's pieces of the copy; of those that the update has written, the rounded matrices alone.
+    fn narrow_pieces(&mut self, state: &OptimizerState<'_>, copy: Tensor, casts: bool) {
+        for (index, piece) in state.pieces() {
+            let range = piece.start..piece.start + piece.elems;
+            let (name, master, copy) =
+                (format!("weights{index}"), state.master(piece), copy.slice(piece.start, piece.elems));
+            if casts {
+                self.cast(&name, master, copy);
+            }
+            self.round(&name, state.rounded, &range, [master, copy]);
         }
     }
 
@@ -136,8 +152,9 @@ impl Ops<'_> {
         for (layer, range) in layers.into_iter().enumerate() {
             let copy = places[layer % places.len()].slice(0, range.end - range.start);
             let name = format!("layers.{layer}.weights");
-            self.cast(&name, state.masters(&range), copy);
-            self.round(&name, state.rounded, (state.trained.master, &range), copy);
+            let master = state.masters(&range);
+            self.cast(&name, master, copy);
+            self.round(&name, state.rounded, &range, [master, copy]);
             self.quantize_layer(weights, layer, copy);
         }
     }
@@ -195,10 +212,11 @@ impl Ops<'_> {
             self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, args);
         }
         match state.copy {
-            // Of several ranks, each rounds all once it has all masters.
+            Some(all) if !state.whole => self.narrow_pieces(state, all, copy.is_none()),
+            // Each rank rounds all once it has all masters.
             Some(_) if state.shards.share().ranks > 1 => {}
             Some(_) if copy.is_none() => self.narrow(state),
-            Some(all) => self.round("weights", state.rounded, (trained.master, &(0..all.elems)), all),
+            Some(all) => self.round("weights", state.rounded, &(0..all.elems), [trained.master, all]),
             None => {}
         }
     }
@@ -219,6 +237,18 @@ impl Ops<'_> {
                 }
             }
         }
+    }
+
+    /// Sends this rank's master weights to all ranks, which receive those of all in their gradients' places.
+    pub fn collect_masters(&mut self, state: &OptimizerState<'_>) {
+        let OptimizerState { trained, shards, .. } = state;
+        let ranks = 0..shards.share().ranks;
+        let own: Vec<Tensor> = shards.own().into_iter().map(|piece| state.master(piece)).collect();
+        let sends = ranks.clone().flat_map(|rank| own.iter().map(move |tensor| (rank, *tensor))).collect();
+        let of = |rank: u32| shards.pieces(rank).into_iter().map(move |piece| (rank, piece));
+        let place = |(rank, piece): (u32, Piece)| (rank, trained.grad.slice(piece.start, piece.elems));
+        let exchange = Exchange { sends, receives: ranks.flat_map(of).map(place).collect() };
+        self.b.exchange(self.name("masters"), exchange);
     }
 
     /// Lowers the partial sums of the norm; every rank gets all of them.

@@ -14,7 +14,7 @@ mod step;
 mod update;
 
 pub use inputs::MicroInputs;
-pub use phases::{CAST, CLEAR, GATHER, LAST, MICRO, TEACHER, UPDATE};
+pub use phases::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE};
 pub use plan::{TrainingBuffers, TrainingPlan};
 pub use request::{Student, Teacher, TrainingRequest};
 

@@ -14,3 +14,6 @@ pub const UPDATE: &str = "update";
 pub const TEACHER: &str = "teacher";
 /// Sends each rank's updated pieces to all of them, beside the next step's teacher.
 pub const GATHER: &str = "gather";
+/// Runs behind the last step: collects the master weights of all ranks where gradients were, of a student whose working
+/// copy has other values.
+pub const MASTERS: &str = "masters";

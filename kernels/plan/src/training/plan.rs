@@ -31,8 +31,8 @@ const LOSSES: u64 = 2;
 /// A plan for training, and the buffers that its host side writes and reads.
 ///
 /// It has the phases of [`Staged`](crate::Staged), [`CERTIFY`], `CLEAR`, `CAST`, `WIDEN`, `MICRO` and `UPDATE`, one for
-/// each fold of replicas' gradients ([`crate::Fold::phase`]), `LAST` and `GATHER` with several ranks, `TEACHER`, and
-/// those of [`Decoding`].
+/// each fold of replicas' gradients ([`crate::Fold::phase`]), `LAST`, `GATHER` and `MASTERS` with several ranks,
+/// `TEACHER`, and those of [`Decoding`].
 pub type TrainingPlan = Lowered<TrainingBuffers>;
 
 /// Buffers of a [`TrainingPlan`].
@@ -164,6 +164,11 @@ impl Lowered<TrainingBuffers> {
         let master = all.trained().expect("something trains").master;
         let is_alone = self.shards.share().ranks == 1;
         is_alone || self.adapters.is_some() || all.tensor == master || self.student.weights.reads_masters()
+    }
+
+    /// True if ranks hold pieces of master weights that no working copy has: `MASTERS` collects them.
+    pub fn collects_masters(&self) -> bool {
+        !self.has_whole_masters() && self.student.weights.is_rounded()
     }
 
     /// Returns the weights that the optimizer updates: the adapters, or all of the student.

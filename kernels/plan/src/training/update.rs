@@ -1,6 +1,6 @@
 //! Lowers the optimizer's step and its exchanges between ranks.
 
-use super::phases::{GATHER, UPDATE};
+use super::phases::{GATHER, MASTERS, UPDATE};
 use super::step::Step;
 use crate::ops::Ops;
 use precast_kernels::Arch;
@@ -15,6 +15,11 @@ impl Step<'_> {
             ops.phase(GATHER);
             ops.scope("ranks");
             ops.spread(&self.state, self.divides_quantization());
+        }
+        if self.state.has_rounded_pieces() {
+            ops.phase(MASTERS);
+            ops.scope("ranks");
+            ops.collect_masters(&self.state);
         }
     }
 

@@ -43,9 +43,14 @@ pub struct Weights {
 const ALIGN_BLOCKS: u64 = 8;
 
 impl Weights {
-    /// True if launches read master weights besides what follows from them, so that each rank has all.
+    /// True if launches read master weights, so that each rank has all: decays of the gated delta rule are read in f32.
     pub fn reads_masters(&self) -> bool {
-        !self.rounded.is_empty() || self.layers.iter().any(|layer| layer.delta_rule.is_some())
+        self.layers.iter().any(|layer| layer.delta_rule.is_some())
+    }
+
+    /// True if they train as other values than their working copy has, so that masters are sent and written.
+    pub fn is_rounded(&self) -> bool {
+        !self.rounded.is_empty()
     }
 
     /// Returns the ranges of the matrices of neighboring layers in int8; none for no layers.
@@ -126,9 +131,7 @@ impl Weights {
         // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
-        // Launches read decays in f32, and whole blocks.
-        let has_whole_masters = config.has_delta_rule() || !rounded.is_empty();
-        let masters = if has_whole_masters { parameters.elems } else { own };
+        let masters = if config.has_delta_rule() { parameters.elems } else { own };
         let has_copy = dtype != Dtype::F32 || !rounded.is_empty();
         let weights = has_copy.then_some(parameters.elems - left_out_elems);
         let kept = Kept { weights, masters, moments: own };

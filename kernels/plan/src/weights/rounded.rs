@@ -8,6 +8,9 @@ use crate::formats::Formats;
 use crate::parameters::{Parameter, Parameters};
 
 /// Neighboring matrices whose working copy has the values of blocks.
+///
+/// Columns are a multiple of 32 and rows one of 8, so that each begins at a multiple of 256 elements, as do the pieces
+/// that ranks update: no piece cuts a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rounded {
     /// Elements in flat buffers.
@@ -42,6 +45,18 @@ impl Rounded {
 mod tests {
     use super::*;
     use crate::config::ModelConfig;
+
+    /// Ranks update pieces that begin at multiples of this.
+    #[test]
+    fn all_begin_at_whole_blocks_of_any_format() {
+        let json = include_str!("../../../../aot/models/smollm2-135m.json");
+        for vocab in ["49152", "49153"] {
+            let config = ModelConfig::from_json(&json.replace("49152", vocab)).unwrap();
+            let all = Rounded::of(&Parameters::new(&config), &Formats::rounded(&config, Block::Q4_K, Block::Q6_K));
+            assert!(all.iter().any(|one| one.block == Block::Q4_K));
+            assert!(all.iter().all(|one| one.range.start.is_multiple_of(256)), "{vocab}");
+        }
+    }
 
     /// q, k and v lie next to each other, and so do gate and up; a layer's range has whole matrices.
     #[test]
