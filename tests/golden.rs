@@ -38,6 +38,8 @@ pub struct Settings {
     pub packing: Packing,
     /// Of a student that learns from what it writes.
     pub options: Option<String>,
+    /// `self` of a student that teaches itself.
+    pub teacher: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,14 +121,15 @@ impl Golden {
 
     /// The options of its run.
     pub fn options(&self) -> String {
-        let Settings { T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched, packing, options } =
+        let Settings { T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched, packing, options, teacher } =
             &self.settings;
         let of_teacher = [("alpha", alpha), ("temperature", T), ("beta", beta)];
         let given = of_teacher.iter().filter_map(|(name, value)| value.map(|value| format!("--{name} {value} ")));
         let adapter = self.adapter().map_or("", |_| "--adapter golden/adapter");
+        let teacher = teacher.as_ref().map_or_else(String::new, |teacher| format!("--teacher {teacher}"));
         let packing = if options.is_some() { String::new() } else { format!("--packing {packing}") };
         format!(
-            "{} {packing} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} \
+            "{} {packing} {teacher} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} \
              --warmup {warmup} --schedule {sched} --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
             given.collect::<String>(),
             options.as_deref().unwrap_or_default()
@@ -137,10 +140,8 @@ impl Golden {
     pub fn run(&self, arguments: impl Texts) -> Vec<StepRecord> {
         let options = self.options();
         let words = [vec![&*options, "--overwrite"], arguments.each()].concat();
-        let mut command = match self.teacher() {
-            Some(_) => self.case.distill("out", words),
-            None => self.case.train("out", words),
-        };
+        let is_taught = self.teacher().is_some() || self.settings.teacher.is_some();
+        let mut command = if is_taught { self.case.distill("out", words) } else { self.case.train("out", words) };
         command.succeeds();
         self.case.metrics("out")
     }
@@ -200,10 +201,13 @@ impl Golden {
             options.adapting.adapter = self.adapter();
             change(options);
         };
-        match self.teacher() {
+        let own = self.settings.teacher.as_ref().map(Path::new);
+        let config = match self.teacher().or(own) {
             Some(teacher) => config(teacher, &self.case.student, change),
             None => config_alone(&self.case.student, change),
-        }
+        };
+        let own_prompts = self.steps()[0].iter().any(|row| row.teacher_prompt.is_some());
+        RunConfig { own_prompts, ..config }
     }
 
     /// A session that has the gradients of the first step.
@@ -230,10 +234,11 @@ fn row(line: &str) -> Chunk {
     struct Row {
         input_ids: Vec<u32>,
         labels: Vec<i64>,
+        teacher_prompt: Option<Vec<u32>>,
     }
-    let Row { input_ids, labels } = serde_json::from_str(line).expect("a row");
+    let Row { input_ids, labels, teacher_prompt } = serde_json::from_str(line).expect("a row");
     let labels = labels.into_iter().map(|label| u32::try_from(label).unwrap_or(MASKED_TOKEN));
-    Chunk { ids: input_ids, labels: Some(labels.collect()) }
+    Chunk { ids: input_ids, labels: Some(labels.collect()), teacher_prompt }
 }
 
 /// Reads the gradients of all that trains, by the names that PyTorch has for them.

@@ -91,6 +91,7 @@ mod teacher_cache_from;
 mod teacher_cache_ranks;
 mod teacher_cache_signed;
 mod teacher_distance;
+mod teacher_prompt;
 mod teacher_score;
 mod trackers;
 mod train;

@@ -60,6 +60,7 @@ fn padding_changes_nothing_that_counts() {
     let padded = Chunk {
         ids: vec![5, 9, 2, 11, 77, 3, 60, 95, 4],
         labels: Some([vec![5, 9, 2, 11], vec![MASKED_TOKEN; 5]].concat()),
+        ..Chunk::default()
     };
     let run = |chunks: [&Chunk; 2]| {
         let batch = MicroBatch::of(chunks, (2, 16));

@@ -43,6 +43,9 @@ MADE = {
     "made-mask": dict(of=TRAINED, alone=True, case=dict(B=3, accum=2)),
     # Rows of 2 to S + 1 tokens, end to end.
     "made-packed": dict(of=TRAINED, case=dict(B=2, accum=2, packing="rows")),
+    # Two rows of three have another prompt for the teacher, shorter or longer, of which some leave the completion less room.
+    "made-own-prompt": dict(of=TRAINED, case=dict(B=2, accum=2, steps=6, packing="rows", own_prompts=True)),
+    "made-self": dict(of=TRAINED, alone="self", case=dict(B=2, accum=2, steps=6, packing="rows", own_prompts=True, teacher="self")),
     "made-packed-lora": dict(of=TRAINED, case=dict(B=2, accum=2, packing="rows", steps=6, lr=2e-3, lora=dict(
         r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "made-reverse": dict(of=TRAINED, case=dict(beta=1.0)),
@@ -97,7 +100,7 @@ def make(case, program):
     case.mkdir(parents=True)
     entry = MADE[case.name]
     c = dict(seed=1, dtype="float64") | entry["of"]["case"] | entry.get("case", {})
-    if entry.get("alone"):
+    if entry.get("alone") is True:
         del c["T"], c["alpha"]
     write = lambda: (case / "case.json").write_text(json.dumps(c, indent=1) + "\n")
     write()
@@ -125,7 +128,7 @@ def make(case, program):
         rows = [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)]
         write_rows(case / "prompts.jsonl", rows)
         write_rows(case / "rows.jsonl", sequences(rows, c, rollouts(case, c, program)))
-    elif entry.get("alone"):
+    elif entry.get("alone") is True:
         write_masked(case, c, vocab, drawn)
     elif "packing" in c:
         write_packed(case, c, vocab, drawn)
@@ -146,7 +149,15 @@ def write_packed(case, c, vocab, drawn):
     """Rows for every step, of which every seventh takes S places and the others fewer."""
     prompts, behind = drawn("prompts", 20 * c["steps"], 8), drawn("completions", 20 * c["steps"], c["S"] // 2)
     lengths = ((before, c["S"] - 1 - before if number % 7 == 3 else after) for number, (before, after) in enumerate(zip(prompts, behind)))
-    write_rows(case / "rows.jsonl", [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)])
+    rows = [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)]
+    for number, one in enumerate(rows):
+        if c.get("own_prompts") and number % 3 < 2:
+            prompt = drawn(f"teacher prompt {number}", 1 + number % 13, vocab)
+            begin = next(at for at, label in enumerate(one["labels"]) if label != -100)
+            # As a run cuts both.
+            most = c["S"] + 1 + min(0, begin - len(prompt))
+            rows[number] = {name: values[:most] for name, values in one.items()} | dict(teacher_prompt=prompt)
+    write_rows(case / "rows.jsonl", rows)
 
 
 def row(drawn, number, lengths, vocab):

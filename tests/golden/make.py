@@ -19,7 +19,9 @@ CASE is a directory: tests/fixtures/golden/made-qwen2. It holds
     tokens.bin              u32, little-endian, chunks of S + 1; micro-batch i takes chunks i B .. i B + B - 1
     rows.jsonl              or, instead: `input_ids` and `labels` of at most S + 1 tokens a line; a label of -100 is not counted.
                             Where `packing` is `rows`, a row of n tokens takes n - 1 of B S places, and a micro-batch takes rows in
-                            order as long as the next one fits, max(B, B S / 16) of them at most: each is computed as it is alone
+                            order as long as the next one fits, max(B, B S / 16) of them at most: each is computed as it is alone.
+                            The teacher reads `teacher_prompt`, if a row has one, before the first token that counts; the longer of
+                            both takes its places. Where `teacher` is `self` in case.json, the student's present weights teach
     prompts.jsonl           of a student that learns from what it writes: what its run is given; what that trained on is rows.jsonl
     trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step; of tokens drawn from the
                             student as it is, with beta and T 1, the mean of log s - log t, and the standard error of that mean
@@ -237,6 +239,26 @@ def rows_of(case, c):
     return ids[:, :-1], labels[:, 1:], lengths
 
 
+def taught(case, c):
+    """Inputs of the teacher by row, or none where it reads the student's, and their first place that the completion predicts."""
+    if not (case / "rows.jsonl").exists():
+        return None
+    rows = [json.loads(line) for line in (case / "rows.jsonl").read_text().splitlines()]
+    if not any("teacher_prompt" in row for row in rows):
+        return None
+    begins = [next(at for at, label in enumerate(row["labels"]) if label != -100) for row in rows]
+    prompts = [row.get("teacher_prompt") or row["input_ids"][:begin] for row, begin in zip(rows, begins)]
+    ids = [prompt + row["input_ids"][begin:] for row, prompt, begin in zip(rows, prompts, begins)]
+    inputs = torch.tensor([row[:-1] + [0] * (c["S"] + 1 - len(row)) for row in ids])
+    return inputs, [(begin - 1, len(prompt) - 1) for prompt, begin in zip(prompts, begins)], [len(row) for row in ids]
+
+
+def at_student(logits, places):
+    """A teacher's logits at the student's positions, the same where it predicts nothing of the completion."""
+    rows = [of_row.roll(own - other, 0) for of_row, (own, other) in zip(logits, places)]
+    return torch.stack(rows)
+
+
 def train(case, out, moved=None):
     """Writes trajectory.jsonl, step0.safetensors and final/ or final-adapter/ of a case into `out`; with `moved`, of a student
     whose weights that seed has moved by up to half a unit in the last place of bf16."""
@@ -252,11 +274,13 @@ def train(case, out, moved=None):
         student = adapted(student, case, c).to(dtype)
     elif "lora" in c:
         student = PeftModel.from_pretrained(student, case / "adapter", is_trainable=True)
-    has_teacher = (case / "teacher").exists()
-    teacher = model_of(case / "teacher", dtype).eval().requires_grad_(False) if has_teacher else None
+    is_self = c.get("teacher") == "self"
+    has_teacher = is_self or (case / "teacher").exists()
+    teacher = student if is_self else model_of(case / "teacher", dtype).eval().requires_grad_(False) if has_teacher else None
     alpha = c["alpha"] if has_teacher else 0.0
     inputs, targets, lengths = rows_of(case, c)
-    batches = micro_batches.of(c, lengths)
+    own = taught(case, c)
+    batches = micro_batches.of(c, [max(both) for both in zip(lengths, own[2])] if own else lengths)
     trained = {name: p for name, p in student.named_parameters() if p.requires_grad}
     matrices = [p for p in trained.values() if p.dim() > 1]
     vectors = [p for p in trained.values() if p.dim() == 1]
@@ -265,15 +289,19 @@ def train(case, out, moved=None):
     is_drawn = c.get("beta") == 1 and c["T"] == 1 and c.get("options", "").startswith("--on-policy --max-tokens")
     lines = []
     for step in range(c["steps"]):
-        micro = [(inputs[rows], targets[rows]) for rows in batches[step * c["accum"]:(step + 1) * c["accum"]]]
-        tokens = sum((y != -100).sum().item() for _, y in micro)
+        micro = [(inputs[rows], targets[rows], rows) for rows in batches[step * c["accum"]:(step + 1) * c["accum"]]]
+        tokens = sum((y != -100).sum().item() for _, y, _ in micro)
         kd_sum = ce_sum = 0.0
         ratios = []
         optimizer.zero_grad(set_to_none=True)
-        for index, (x, y) in enumerate(micro):
+        for index, (x, y, rows) in enumerate(micro):
             student_logits = student(x).logits
             with torch.no_grad():
                 teacher_logits = teacher(x).logits if has_teacher else None
+                if step == 0 and index == 0 and has_teacher:
+                    of_first = teacher_logits
+                if own:
+                    teacher_logits = at_student(teacher(own[0][rows]).logits, own[1][rows])
             kd, ce = losses(c, student_logits, teacher_logits, y)
             scaled = alpha * c.get("T", 1.0) ** 2 * kd + (1 - alpha) * ce
             (scaled / tokens).backward()
@@ -284,7 +312,7 @@ def train(case, out, moved=None):
                 columns, length = student_logits.size(-1), lengths[0] - 1 if "packing" in c else c["S"]
                 first_logits = {"student_logits": student_logits[0, :length].detach().clone()}
                 if has_teacher:
-                    first_logits["teacher_logits"] = teacher_logits[0, :length, :columns].clone()
+                    first_logits["teacher_logits"] = of_first[0, :length, :columns].clone()
         if step == 0:
             gradients = {f"grad.{name}": p.grad.clone() for name, p in trained.items()}
             whole = first_logits | gradients

@@ -120,9 +120,12 @@ impl Shapes {
         })
     }
 
-    /// True if the teacher's weights are the student's, once in memory: a frozen student of the same files, in the form
-    /// that is asked for.
+    /// True if the teacher's weights are the student's, once in memory: the student teaches itself, or a frozen student
+    /// of the same files does, in the form that is asked for.
     pub fn shares_weights(&self, config: &RunConfig) -> bool {
+        if config.self_taught {
+            return true;
+        }
         let dense = self.student.1.is_dense();
         let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config));
         let same_form = match form.is_exact() {
@@ -150,6 +153,7 @@ impl Shapes {
     ) -> Result<TrainingPlan, PlanError> {
         let dense = Formats::dense();
         let teacher = self.teacher.as_ref().map(|(config_of_teacher, _)| match self.shares_weights(config) {
+            true if config.self_taught => Teacher::Student,
             true => Teacher::Base,
             false => match &self.cache {
                 None => Teacher::Model { config: config_of_teacher, formats: teacher_formats },

@@ -40,7 +40,9 @@ impl<'a> Training<'a> {
 
     /// Says which form was chosen that nobody asked for by name.
     fn say(&self, found: &Fit<TrainingPlan>) {
-        if self.shapes.shares_weights(self.config) {
+        if self.config.self_taught {
+            note("the student teaches itself, by the weights that it has in each step");
+        } else if self.shapes.shares_weights(self.config) {
             note("the teacher is the student's base: its weights are in memory once");
         } else if let Some(stored) = self.own_teacher() {
             note_form(found, "--teacher-format", self.asked(), stored).iter().for_each(note);

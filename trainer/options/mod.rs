@@ -48,7 +48,7 @@ pub use patience::Patience;
 pub use resolve::{Before, Purpose};
 pub use run_config::RunConfig;
 pub use slot_choice::{SlotChoice, SlotsUnfit};
-pub use sources::{DataRequest, sources};
+pub use sources::{DataRequest, TeacherPrompts, sources};
 pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;

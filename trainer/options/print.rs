@@ -6,6 +6,7 @@ use precast_system::terminal::visible;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::resolve::SELF;
 use super::usage::UsageError;
 use super::{Division, RunConfig, all, is_of_teacher};
 
@@ -25,10 +26,12 @@ impl RunConfig {
         let Division { grad_accum, share } = self.division;
         let (replicas, is_usual) = (share.replicas.to_string(), share.replicas == share.ranks);
         let beside = self.beside_cache.as_ref().map(|path| Value::from(path.to_string_lossy()).to_string());
+        let own = &Value::from(SELF).to_string();
         let lines = all().filter_map(|option| {
             let name = option.get_id().as_str();
             let json = match (name, &self.teacher) {
                 ("model", None) => values.get("student")?.get(),
+                ("teacher", Some(_)) if self.self_taught => own,
                 // That of the cache follows from it.
                 ("teacher", Some(_)) if self.teacher_cache.is_some() => beside.as_deref()?,
                 (name, None) if is_of_teacher(name) => return None,

@@ -10,6 +10,20 @@ use super::{Asked, Given, Length, RunConfig};
 use crate::inputs::data::Packing;
 use crate::inputs::teacher_cache;
 
+/// Name of the student as its own teacher.
+pub(super) const SELF: &str = "self";
+/// Name of an adapter's base as its teacher.
+const BASE: &str = "base";
+
+/// Weights of a student that teach it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OwnTeacher {
+    /// Those that it has in each step, with its adapter.
+    Student,
+    /// Those of its adapter's base.
+    Base,
+}
+
 /// The purpose of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -52,7 +66,9 @@ impl Options {
         let teacher_format = teacher.teacher_format.unwrap_or_default();
         let writes = self.writes()?;
         self.check_cached()?;
+        let own = self.own_teacher()?;
         let (taught_by, beside_cache) = match &models.teacher_cache {
+            _ if own.is_some() => (models.student.clone(), None),
             Some(cache) => (Some(teacher_cache::model(cache)), models.teacher),
             None => (models.teacher, None),
         };
@@ -67,7 +83,7 @@ impl Options {
                 self.distilling(),
             ),
         };
-        let is_on_device = objective.has_teacher() && self.models.teacher_cache.is_none();
+        let is_on_device = objective.has_teacher() && self.models.teacher_cache.is_none() && own.is_none();
         let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
         let out = match (out, purpose) {
             (Some(out), _) => out,
@@ -93,6 +109,8 @@ impl Options {
             teacher,
             teacher_cache: models.teacher_cache,
             beside_cache,
+            self_taught: own == Some(OwnTeacher::Student),
+            own_prompts: false,
             student,
             data,
             eval_data,
@@ -130,6 +148,39 @@ impl Options {
             _ => option.value,
         };
         Objective::Distill { alpha: value(alpha), temperature: value(temperature), beta: value(&teacher.beta) }
+    }
+
+    /// Returns which of the student's own weights teach, where they do.
+    ///
+    /// # Errors
+    /// [`UsageError`] for what does not go with that.
+    fn own_teacher(&self) -> Result<Option<OwnTeacher>, UsageError> {
+        let name = self.models.teacher.as_ref().and_then(|teacher| teacher.to_str());
+        let own = match name {
+            Some(SELF) => OwnTeacher::Student,
+            Some(BASE) => OwnTeacher::Base,
+            _ => return Ok(None),
+        };
+        let teacher = format!("--teacher {}", name.unwrap_or_default());
+        if self.models.teacher_cache.is_some() {
+            return Err(UsageError(format!(
+                "{teacher} teaches by the weights of the run, and --teacher-cache by what another model said: leave \
+                one of them out"
+            )));
+        }
+        if let Some(option) = self.teaching.first_of_weights() {
+            return Err(UsageError(format!(
+                "{option} cannot be combined with {teacher}, whose weights are in memory in the student's form: leave \
+                {option} out"
+            )));
+        }
+        if own == OwnTeacher::Base && self.adapting.choice()?.is_none() {
+            return Err(UsageError(format!(
+                "{teacher} is the frozen model of an adapter, and here all weights train: give --lora-rank or \
+                --adapter, or --teacher {SELF}"
+            )));
+        }
+        Ok(Some(own))
     }
 
     /// Refuses options of a teacher beside --model.

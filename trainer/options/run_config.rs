@@ -9,11 +9,12 @@ use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::resolve::SELF;
 use super::ship::File;
 use super::{
     ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
-    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TextOptions,
-    TuningOptions, UsageError, WeightFormat, cached, sources,
+    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TeacherPrompts,
+    TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
 };
 use crate::base::record_text;
 use crate::base::roles::{Models, Role};
@@ -34,6 +35,12 @@ pub struct RunConfig {
     /// Model that the cache must be of.
     #[serde(skip)]
     pub beside_cache: Option<PathBuf>,
+    /// True if the student teaches itself, by the weights that it has: `teacher` is its own path.
+    #[serde(skip)]
+    pub self_taught: bool,
+    /// True if rows have prompts that the teacher reads in place of the student's.
+    #[serde(skip)]
+    pub own_prompts: bool,
     /// The model to train.
     #[serde(serialize_with = "record_text::path")]
     pub student: PathBuf,
@@ -103,7 +110,11 @@ impl RunConfig {
     pub fn to_json(&self) -> Value {
         // As text first: 0.1 in f32 is 0.1, and would be 0.10000000149011612 as a `Value` of its own.
         let text = serde_json::to_string(self).expect("plain data serializes");
-        serde_json::from_str(&text).expect("JSON reads back")
+        let mut json: Value = serde_json::from_str(&text).expect("JSON reads back");
+        if self.self_taught {
+            json["teacher"] = SELF.into();
+        }
+        json
     }
 
     /// Optimizer steps of the run.
@@ -144,6 +155,11 @@ impl RunConfig {
             shape: self.shape,
             packing: self.packing.packing,
             has_likely: false,
+            teacher_prompts: match (self.objective.has_teacher(), &self.teacher_cache) {
+                (false, _) => TeacherPrompts::Unread,
+                (true, None) => TeacherPrompts::Read,
+                (true, Some(_)) => TeacherPrompts::Refused,
+            },
             on_policy: self.on_policy,
             completions: self.completions,
         })
@@ -292,6 +308,7 @@ impl RunConfig {
         let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
         let objective = self.objective;
         let packed = self.on_policy.is_some() || self.places().packing != Packing::None;
-        Recipe { batch, seq_len, packed, precision, objective, weight_decay, clip, recompute, gemm }
+        let own_prompts = self.own_prompts;
+        Recipe { batch, seq_len, packed, own_prompts, precision, objective, weight_decay, clip, recompute, gemm }
     }
 }

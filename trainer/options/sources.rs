@@ -20,10 +20,21 @@ pub struct DataRequest<'a> {
     pub packing: Option<Packing>,
     /// True if likely tokens beside rows are read, too: then positions without any do not count.
     pub has_likely: bool,
+    pub teacher_prompts: TeacherPrompts,
     /// Training on completions of prompts; none where sequences are trained on as they are.
     pub on_policy: Option<OnPolicy>,
     /// How the student completes prompts, where it does.
     pub completions: Option<Completions>,
+}
+
+/// Treatment of prompts that rows have for a teacher in place of the student's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TeacherPrompts {
+    /// There is no teacher: they are a column that nothing reads.
+    Unread,
+    Read,
+    /// A cache has no place for them.
+    Refused,
 }
 
 /// Returns the sources of training data, each with its share of the tokens, or none with one. The number of steps is

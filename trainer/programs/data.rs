@@ -60,6 +60,9 @@ enum Read {
         input_ids: Vec<u32>,
         /// -100 where a token does not count.
         labels: Vec<i64>,
+        /// Tokens that a teacher reads in place of those before the first that counts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        teacher_prompt: Option<Vec<u32>>,
         #[serde(skip)]
         text: String,
     },
@@ -74,7 +77,7 @@ enum Read {
 /// [`Failure`] of a model or file that cannot be read; and where rows cannot be used, behind them.
 pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Failure> {
     let model = Checkpoint::open(&request.model)?;
-    let files = Files::open(&request.data, request.text.data_field.as_deref())?;
+    let files = Files::open(&request.data, request.text.data_field.as_deref())?.with_teacher_prompts();
     let models = Models { student: &model, teacher: None };
     let reader = pair::reader(models, None, request.text.chat_date, files.has_chat())?;
     let prompts = PromptRule { of_stream: None, room: u32::MAX, completed: false };
@@ -102,8 +105,14 @@ impl Read {
     fn of(chunk: &Chunk, tokens: usize, tokenizer: Option<&Arc<Tokenizer>>) -> Self {
         let labels = chunk.labels.as_ref().unwrap_or(&chunk.ids);
         let label = |label: &u32| if *label == MASKED_TOKEN { -100 } else { i64::from(*label) };
-        let text = lines(&chunk.ids, labels, |ids| tokenizer.map(|tokenizer| tokenizer.spelled(ids)));
-        Self::Tokens { tokens, input_ids: chunk.ids.clone(), labels: labels.iter().map(label).collect(), text }
+        let spell = |ids: &[u32]| tokenizer.map(|tokenizer| tokenizer.spelled(ids));
+        let mut text = lines(&chunk.ids, labels, spell);
+        let teacher_prompt = chunk.teacher_prompt.clone();
+        if let Some(prompt) = &teacher_prompt {
+            text += &format!("\nteacher_prompt:\n{}", lines(prompt, &vec![MASKED_TOKEN; prompt.len()], spell));
+        }
+        let (input_ids, labels) = (chunk.ids.clone(), labels.iter().map(label).collect());
+        Self::Tokens { tokens, input_ids, labels, teacher_prompt, text }
     }
 }
 
@@ -112,7 +121,7 @@ impl fmt::Display for Row {
         let (tokens, input_ids, labels, text) = match &self.read {
             // It begins with the place.
             Read::Refused { error } => return write!(f, "refused: {error}"),
-            Read::Tokens { tokens, input_ids, labels, text } => (*tokens, input_ids, labels, text),
+            Read::Tokens { tokens, input_ids, labels, text, .. } => (*tokens, input_ids, labels, text),
         };
         // The first is predicted by nothing.
         let counted = labels.iter().skip(1).filter(|label| **label != -100).count();

@@ -44,6 +44,8 @@ impl Identity {
         // Exact forms of a teacher are one.
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
+        // Its path is the student's, of which another teacher may be a copy.
+        let own = config.self_taught.then(|| ("weights that teach".to_owned(), "the student's own".to_owned()));
         let packing = config.packing.packing.filter(|packing| *packing != Packing::None);
         let packing = packing.map(|packing| (PACKING.to_owned(), packing.to_string()));
         // Earlier ones had sequences of one length in a micro-batch, and another order of sums.
@@ -68,6 +70,7 @@ impl Identity {
                 .chain(rollouts)
                 .chain(stands_in)
                 .chain(rounded)
+                .chain(own)
                 .chain(cache)
                 .chain(configs)
                 .chain(adapter.into_iter().flatten())
@@ -156,6 +159,12 @@ pub struct Data {
 }
 
 impl Data {
+    /// True if a teacher reads other prompts than the student, of any row.
+    pub fn has_teacher_prompts(&self) -> bool {
+        let held_out = self.held_out.iter().flat_map(|data| &data.chunks);
+        self.streams.corpus.has_teacher_prompts() || held_out.into_iter().any(|chunk| chunk.teacher_prompt.is_some())
+    }
+
     /// Digest of everything that decides the training sequences: files, tokenizer, rules of chunking, sequence length.
     pub fn signature(&self, files: Digest) -> Digest {
         let corpus = &self.streams.corpus;

@@ -108,6 +108,8 @@ pub struct Recipe {
     pub seq_len: u32,
     /// True if rows of any length lie end to end in as many places.
     pub packed: bool,
+    /// True if the teacher reads sequences of its own, of which the student's tokens that count are a part.
+    pub own_prompts: bool,
     pub precision: Precision,
     /// Loss to minimize.
     pub objective: Objective,
@@ -135,6 +137,7 @@ impl Recipe {
         batch: 1,
         seq_len: 1,
         packed: false,
+        own_prompts: false,
         precision: Precision::Fp32,
         objective: Objective::CrossEntropy,
         weight_decay: 0.0,

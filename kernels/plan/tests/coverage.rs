@@ -82,8 +82,13 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
 
 /// Draws any recipe that flags can reach.
 fn recipes() -> impl Strategy<Value = Recipe> {
-    (proptest::sample::select(Recipe::every(1).collect::<Vec<_>>()), 1u32..40, 1u32..700)
-        .prop_map(|(recipe, batch, seq_len)| Recipe { batch, seq_len, ..recipe })
+    let every = proptest::sample::select(Recipe::every(1).collect::<Vec<_>>());
+    (every, 1u32..40, 1u32..700, any::<bool>()).prop_map(|(recipe, batch, seq_len, own_prompts)| Recipe {
+        batch,
+        seq_len,
+        own_prompts,
+        ..recipe
+    })
 }
 
 /// Returns a function that draws below a number.
@@ -187,7 +192,7 @@ proptest! {
         for (formats, adapters) in all {
             let student = Student { config: &student, formats, adapters };
             let base = (adapters.iter().count() > 0).then_some(Teacher::Base);
-            for teacher in teachers.iter().copied().chain(base) {
+            for teacher in teachers.iter().copied().chain(base).chain([Teacher::Student]) {
                 let may_decode = formats.is_dense();
                 let request = on_policy(TrainingRequest::new(student, &recipe, arch), may_decode, seed);
                 match TrainingPlan::new(request.taught_by(Some(teacher))) {

@@ -188,7 +188,10 @@ mod tests {
         let mut states = HiddenStates::of(&cache);
         let mut read = |ids: [u32; 2]| {
             states
-                .of_batch(&MicroBatch::of(&[Chunk { ids: ids.into(), labels: Some(vec![MASKED_TOKEN, 2]) }], (1, 2)))
+                .of_batch(&MicroBatch::of(
+                    &[Chunk { ids: ids.into(), labels: Some(vec![MASKED_TOKEN, 2]), ..Chunk::default() }],
+                    (1, 2),
+                ))
                 .map(|parts| parts.concat())
         };
         assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
-use precast_plan::training::{GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE};
+use precast_plan::training::{GATHER, LAST, MASTERS, MICRO, TEACHER, TaughtInputs, UPDATE};
 use precast_plan::{GradientPart, Micro, Recipe, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::device::DeviceError;
-use crate::inputs::data::MicroBatch;
+use crate::inputs::data::{MicroBatch, Taught};
 
 use super::Session;
 
@@ -88,6 +88,17 @@ impl Session {
         put(inputs.sorted_ids, &batch.sorted_ids);
         put(inputs.sorted_positions, &batch.sorted_positions);
         put(inputs.sequences.all, &inputs.sequences.words(&batch.lengths));
+        if let Some(TaughtInputs { ids, places, sequences }) = inputs.taught {
+            let same = || Taught {
+                ids: batch.ids.clone(),
+                places: (0..batch.ids.len() as u32).collect(),
+                lengths: batch.lengths.clone(),
+            };
+            let taught = batch.taught.clone().unwrap_or_else(same);
+            put(ids, &taught.ids);
+            put(places, &taught.places);
+            put(sequences.all, &sequences.words(&taught.lengths));
+        }
         let accumulate = u8::from(number > 0);
         let scalars = micro_scalars { loss_scale, accumulate: accumulate.into() };
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));

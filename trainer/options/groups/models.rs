@@ -14,7 +14,8 @@ pub struct ModelOptions {
     /// Model to learn from: a directory, .gguf or .apr
     ///
     /// A directory holds Hugging Face's files: config.json, safetensors, tokenizer. ORGANIZATION/NAME, or
-    /// ORGANIZATION/NAME@REVISION, is the one in the cache of `hf download`.
+    /// ORGANIZATION/NAME@REVISION, is the one in the cache of `hf download`. `self` is the student by its present
+    /// weights, and `base` the model of its adapter: rows then have a teacher_prompt.
     #[arg(long, value_name = "PATH", value_parser = model(), add = Change::OnAnyHost)]
     pub teacher: Option<PathBuf>,
     /// Cache that `precast cache` made of a teacher: it is read from there in place of being computed, and --teacher

@@ -103,7 +103,7 @@ fn rows(count: u64, (prompt, completion): (u32, u32), vocab: u32) -> Vec<Arc<Chu
         let ids: Vec<u32> = (0..prompt + completion).map(|_| rng.random_range(0..vocab)).collect();
         let masked = std::iter::repeat_n(MASKED_TOKEN, prompt as usize);
         let labels = masked.chain(ids[prompt as usize..].iter().copied()).collect();
-        Arc::new(Chunk { ids, labels: Some(labels) })
+        Arc::new(Chunk { ids, labels: Some(labels), ..Chunk::default() })
     };
     (0..count).map(row).collect()
 }

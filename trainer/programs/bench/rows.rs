@@ -24,7 +24,8 @@ pub(super) fn steps(config: &RunConfig) -> Result<(RunConfig, Vec<Step>), Failur
         return Ok((config.clone(), Vec::new()));
     }
     let streams = streams(config)?;
-    let config = config.clone().over(streams.corpus.places.packing, 0)?;
+    let own_prompts = streams.corpus.has_teacher_prompts();
+    let config = RunConfig { own_prompts, ..config.clone() }.over(streams.corpus.places.packing, 0)?;
     let mut batches = Batches::new(streams, Order::File);
     let steps = (0..config.steps().min(MOST_STEPS)).map(|_| batches.step(config.division.grad_accum));
     Ok((config.clone(), steps.collect::<Result<Vec<Step>, _>>()?))

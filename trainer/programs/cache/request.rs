@@ -13,7 +13,8 @@ use crate::options::groups::TEMPERATURES;
 use crate::options::groups::values::{exact_format, exact_precision, model, within};
 use crate::options::size;
 use crate::options::{
-    DataRequest, DeviceOptions, PackingOptions, ShapeOptions, TextOptions, UsageError, WeightFormat, sources,
+    DataRequest, DeviceOptions, PackingOptions, ShapeOptions, TeacherPrompts, TextOptions, UsageError, WeightFormat,
+    sources,
 };
 
 /// Options of computing, which --from does without.
@@ -177,7 +178,17 @@ impl CacheRequest {
         let has_likely = !self.from.is_empty();
         let sources = if has_likely { self.from.iter().map(whole).collect() } else { sources(&self.data, false)? };
         let (shape, packing) = (*shape, *packing);
-        Ok(DataRequest { sources, held_out, text, shape, packing, has_likely, on_policy: None, completions: None })
+        Ok(DataRequest {
+            sources,
+            held_out,
+            text,
+            shape,
+            packing,
+            has_likely,
+            teacher_prompts: TeacherPrompts::Refused,
+            on_policy: None,
+            completions: None,
+        })
     }
 
     /// Refuses a disk on which a cache of so many bytes does not fit, beside what is there of it.

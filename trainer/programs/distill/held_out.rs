@@ -74,7 +74,8 @@ impl HeldOut {
         let mut all = self.chunks.clone();
         let mut device = DecodingDevice::new(session, decoding, &self.stops)?;
         let written = device.complete(sequences, |Sequence { number, prompt, .. }, Drawn { ids, .. }| {
-            all[(number - FIRST_NUMBER) as usize] = completed(&prompt, &ids);
+            let chunk = &mut all[(number - FIRST_NUMBER) as usize];
+            *chunk = Chunk { teacher_prompt: chunk.teacher_prompt.take(), ..completed(&prompt, &ids) };
             Ok::<_, Failure>(())
         });
         written.map_err(|failure| failure.of_drawing(EVAL_DATA, FIRST_NUMBER)).map(|()| all)

@@ -14,10 +14,10 @@ use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{
-    Batches, Chunking, Corpus, Dataset, Files, Order, Packing, Places, PromptRule, Reader, Streams,
+    Batches, Chunking, Corpus, DataError, Dataset, Files, Order, Packing, Places, PromptRule, Reader, Streams, path_of,
 };
 use crate::inputs::pair::{self, Pair};
-use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions};
+use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions, TeacherPrompts};
 use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
@@ -29,11 +29,15 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
     let (student, adapter) = (&models.student, adapter.as_ref());
     let pair = match &models.teacher {
         Some(teacher) => {
-            check_gradients(config, run_models)?;
+            let differs = || has_teacher_prompts(config);
+            check_gradients(config, run_models, differs)?;
             // An adapter learns what its base does not know of the data, and blocks are not what they are made of.
             let learns = config.allow_identical || adapter.is_some() || config.file().is_some();
-            if !learns && are_identical(run_models)? {
-                return Err(pair::nothing_to_learn(teacher, student).into());
+            if (config.self_taught || !learns) && are_identical(run_models)? && !differs()? {
+                return Err(match config.self_taught {
+                    true => DataError::untaught(path_of(&config.data[0])).into(),
+                    false => pair::nothing_to_learn(teacher, student).into(),
+                });
             }
             Some(pair::check(teacher, student)?)
         }
@@ -54,10 +58,15 @@ pub fn read(
 ) -> Result<Data, Failure> {
     let field = request.text.data_field.as_deref();
     let with_likely = |files: Files| if request.has_likely { files.with_likely() } else { files };
-    let files = with_likely(Files::mixed(&request.sources, field)?);
+    let opened = |files: Files| match request.teacher_prompts {
+        TeacherPrompts::Unread => Ok(with_likely(files)),
+        TeacherPrompts::Read => Ok(with_likely(files).with_teacher_prompts()),
+        TeacherPrompts::Refused => with_likely(files).without_teacher_prompts(),
+    };
+    let files = opened(Files::mixed(&request.sources, field)?)?;
     let held_out_files = match request.held_out {
         [] => None,
-        held_out => Some(with_likely(Files::open(held_out, field)?)),
+        held_out => Some(opened(Files::open(held_out, field)?)?),
     };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
     let reader = pair::reader(models, pair, request.text.chat_date, has_chat)?;
@@ -191,11 +200,21 @@ pub fn batches(streams: Streams, config: &RunConfig) -> Batches {
     Batches::new(streams, order)
 }
 
-/// Refuses a run in which every gradient is exactly 0.
-fn check_gradients(config: &RunConfig, models: &RunModels<Checkpoint>) -> Result<(), Failure> {
+/// True if the teacher reads other prompts than the student.
+fn has_teacher_prompts(config: &RunConfig) -> Result<bool, Failure> {
+    let request = config.data_request()?;
+    Ok(Files::mixed(&request.sources, request.text.data_field.as_deref())?.with_teacher_prompts().has_teacher_prompts())
+}
+
+/// Refuses a run in which every gradient is exactly 0. `differs` is true if the teacher reads other prompts.
+fn check_gradients(
+    config: &RunConfig,
+    models: &RunModels<Checkpoint>,
+    differs: impl FnOnce() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
     let Objective::Distill { alpha: 1.0, .. } = config.objective else { return Ok(()) };
     let Some(adapter) = &models.adapter else { return Ok(()) };
-    if !adapter.adds_nothing()? || !are_identical(models)? {
+    if !adapter.adds_nothing()? || !are_identical(models)? || differs()? {
         return Ok(());
     }
     let below = if config.on_policy.is_some() { "" } else { "--alpha below 1, so that the data count too, " };

@@ -100,7 +100,8 @@ impl Rollouts {
         let sequences: Vec<Sequence> = sequences.collect();
         complete(sequences, &mut |Sequence { number, prompt, .. }, drawn| {
             let rollout = &mut all[(number - first_own) as usize];
-            rollout.chunk = Arc::new(completed(&prompt, &drawn.ids));
+            let teacher_prompt = rollout.chunk.teacher_prompt.clone();
+            rollout.chunk = Arc::new(Chunk { teacher_prompt, ..completed(&prompt, &drawn.ids) });
             rollout.drawn = Some(drawn);
             Ok(())
         })?;
@@ -119,7 +120,7 @@ impl Rollouts {
 }
 
 impl Rollout {
-    /// Returns the positions that it takes in a micro-batch.
+    /// Returns the positions that its tokens take.
     pub fn positions(&self) -> usize {
         self.chunk.ids.len() - 1
     }
@@ -144,7 +145,11 @@ pub(super) fn sums(rollouts: &[Rollout], stops: &[u32], positions: u64) -> Rollo
 /// Joins a prompt and its completion, of which the latter counts.
 pub(super) fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
     let masked = std::iter::repeat_n(MASKED_TOKEN, prompt.len());
-    Chunk { ids: [prompt, completion].concat(), labels: Some(masked.chain(completion.iter().copied()).collect()) }
+    Chunk {
+        ids: [prompt, completion].concat(),
+        labels: Some(masked.chain(completion.iter().copied()).collect()),
+        ..Chunk::default()
+    }
 }
 
 /// Divides rows of so many positions among micro-batches: the longest first, each to the first micro-batch that has

@@ -123,6 +123,7 @@ impl Checked {
             })?
         };
         let (data, summaries) = (data?, summaries.transpose()?.flatten());
+        let config = RunConfig { own_prompts: data.has_teacher_prompts(), ..config };
         let config = over(config, &data.streams.corpus, summaries.as_ref())?;
         note_of_turns(&models.models.student, models.adapter.as_ref(), &data.streams.corpus);
         let hashed = Arc::clone(&data.streams.corpus);

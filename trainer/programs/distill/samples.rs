@@ -94,7 +94,7 @@ mod tests {
         let ids: Vec<u32> = (0..12).collect();
         let counted = |from: usize| {
             let labels = (0..12).map(|at| if at < from { MASKED_TOKEN } else { at as u32 }).collect();
-            prompt_tokens(&Chunk { ids: ids.clone(), labels: Some(labels) })
+            prompt_tokens(&Chunk { ids: ids.clone(), labels: Some(labels), ..Chunk::default() })
         };
         assert_eq!([counted(5), counted(2), counted(11), counted(12)], [5, 2, 11, 12]);
         assert_eq!([counted(0), counted(1), prompt_tokens(&Chunk::plain(ids.clone()))], [3; 3]);

@@ -54,12 +54,13 @@ impl PlannedData {
                 return Ok((config.clone(), None));
             }
         };
-        let streams = read_data(config, &models)?.streams;
+        let data = read_data(config, &models)?;
+        let (config, streams) = (RunConfig { own_prompts: data.has_teacher_prompts(), ..config.clone() }, data.streams);
         let corpus = &streams.corpus;
         let summaries = streams.count()?;
         let (summary, fill) = (summaries.total(), summaries.fill());
         summary.note(corpus.chunk).iter().for_each(note);
-        let config = config.clone().over(corpus.places.packing, summary.places)?;
+        let config = config.over(corpus.places.packing, summary.places)?;
         let epoch = RunConfig { length: Length::Epochs { epochs: 1.0 }, ..config.clone() };
         let epoch_steps = epoch.over(corpus.places.packing, summary.places)?.steps();
         Ok((config, Some(Self { what: corpus.what(), summary, fill, epoch_steps })))

@@ -23,26 +23,46 @@ pub struct MicroInputs {
     pub sorted_positions: Tensor,
     /// Places of the sequences.
     pub sequences: Sequences,
+    /// Sequences that the teacher reads, if they are others.
+    pub taught: Option<TaughtInputs>,
     /// `micro_scalars`.
     pub micro: Tensor,
     /// Alpha and beta of weight gradients: 1, and 0 in the first micro-batch of a step or 1 in later ones, f32.
     pub factors: Tensor,
 }
 
+/// Sequences that a teacher reads in place of the student's, in as many places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaughtInputs {
+    pub ids: Tensor,
+    /// Place of the teacher's prediction for each of the student's positions; any where the target is masked.
+    pub places: Tensor,
+    pub sequences: Sequences,
+}
+
 impl MicroInputs {
-    pub(super) fn new(b: &mut Builder, shape: Shape) -> Self {
+    pub(super) fn new(b: &mut Builder, shape: Shape, own_prompts: bool) -> Self {
         let tokens = u64::from(shape.tokens);
-        let (column, of_sequences) = (tokens.next_multiple_of(BLOCK_WORDS), Sequences::words_of(shape));
-        let scalars = 4 * column + of_sequences.next_multiple_of(BLOCK_WORDS);
+        let (column, words) = (tokens.next_multiple_of(BLOCK_WORDS), Sequences::words_of(shape));
+        let of_sequences = words.next_multiple_of(BLOCK_WORDS);
+        let taught = if own_prompts { 2 * column + of_sequences } else { 0 };
+        let scalars = 4 * column + of_sequences + taught;
         let all = b.persistent("inputs", category::INPUTS, Dtype::U32, scalars + BLOCK_WORDS);
         let part = |index: u64| all.slice(index * column, tokens);
+        let sequences = |start| Sequences::within(all.slice(start, words), shape);
+        let behind = 4 * column + of_sequences;
         Self {
             all,
             ids: part(0),
             targets: part(1),
             sorted_ids: part(2),
             sorted_positions: part(3),
-            sequences: Sequences::within(all.slice(4 * column, of_sequences), shape),
+            sequences: sequences(4 * column),
+            taught: own_prompts.then(|| TaughtInputs {
+                ids: all.slice(behind, tokens),
+                places: all.slice(behind + column, tokens),
+                sequences: sequences(behind + 2 * column),
+            }),
             micro: all.slice(scalars, size_of::<micro_scalars>() as u64 / 4),
             factors: all.slice(scalars + BLOCK_WORDS / 2, 2),
         }

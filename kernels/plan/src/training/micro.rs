@@ -37,7 +37,7 @@ impl Step<'_> {
         ops.phase(phase);
         ops.restart();
         let teacher = self.teach(ops);
-        if self.run.share.ranks > 1 && teacher.is_some() {
+        if self.run.share.ranks > 1 && teacher.is_some() && !self.run.student_teaches() {
             // Other ranks' weights may still be arriving while the teacher runs.
             ops.cut();
         }

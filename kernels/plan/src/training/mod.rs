@@ -13,7 +13,7 @@ mod startup;
 mod step;
 mod update;
 
-pub use inputs::MicroInputs;
+pub use inputs::{MicroInputs, TaughtInputs};
 pub use phases::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE};
 pub use plan::{TrainingBuffers, TrainingPlan};
 pub use request::{Student, Teacher, TrainingRequest};

@@ -98,7 +98,7 @@ impl Lowered<TrainingBuffers> {
     fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
         let mut b = Builder::new(&KERNELS, run.arch);
         let mut frozen = Frozen::declare(&mut b, run);
-        let inputs = MicroInputs::new(&mut b, run.recipe.shape());
+        let inputs = MicroInputs::new(&mut b, run.recipe.shape(), run.recipe.own_prompts);
         let certificate = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
         let mut models = Residents::declare(&mut b, run, frozen);
         let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));

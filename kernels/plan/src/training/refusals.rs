@@ -67,13 +67,18 @@ impl<'a> Run<'a> {
     pub fn resident_teacher(&self) -> Option<(&'a ModelConfig, &'a Formats)> {
         match self.teacher? {
             Teacher::Model { config, formats } => Some((config, formats)),
-            Teacher::Base | Teacher::Cached(_) | Teacher::Known { .. } => None,
+            Teacher::Base | Teacher::Student | Teacher::Cached(_) | Teacher::Known { .. } => None,
         }
     }
 
     /// Returns true if the student's base teaches.
     pub fn base_teaches(&self) -> bool {
         matches!(self.teacher, Some(Teacher::Base))
+    }
+
+    /// Returns true if the student teaches itself.
+    pub fn student_teaches(&self) -> bool {
+        matches!(self.teacher, Some(Teacher::Student))
     }
 
     pub fn dtype(&self) -> Dtype {
@@ -106,7 +111,7 @@ fn check_models(
 ) -> Result<(), PlanError> {
     let other = teacher.and_then(|teacher| match teacher {
         Teacher::Model { config, .. } | Teacher::Cached(config) => Some(config),
-        Teacher::Base | Teacher::Known { .. } => None,
+        Teacher::Base | Teacher::Student | Teacher::Known { .. } => None,
     });
     for (role, config) in [("teacher", other), ("student", Some(student))] {
         config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
@@ -163,7 +168,7 @@ fn check_bytes(
             head = ModelConfig { layers: Vec::new(), tied: true, ..config.clone() };
             Some((&head, 0))
         }
-        Some(Teacher::Base | Teacher::Known { .. }) | None => None,
+        Some(Teacher::Base | Teacher::Student | Teacher::Known { .. }) | None => None,
     };
     let of_teacher = of_teacher.map(|(config, kept_layers)| ModelPart { config, parameter_bytes: bytes, kept_layers });
     let of_student = ModelPart { config: student, parameter_bytes, kept_layers };

@@ -47,6 +47,8 @@ pub enum Teacher<'a> {
     },
     /// The student's base, without its adapters: one copy of the weights serves both.
     Base,
+    /// The student as it is, with its adapters: no gradient passes through what it teaches.
+    Student,
     /// A model whose last hidden states were computed before: they are sent with each micro-batch, and its head alone
     /// is on the device.
     Cached(&'a ModelConfig),

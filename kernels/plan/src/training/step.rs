@@ -3,11 +3,13 @@
 use super::inputs::MicroInputs;
 use super::refusals::Run;
 use super::resident::Residents;
-use crate::head::{Scores, Teaching};
+use crate::config::ModelConfig;
+use crate::head::{Head, Scores, Teaching};
 use crate::model::Model;
+use crate::model::Resident;
 use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
 use crate::share::Shards;
-use crate::weights::Weights;
+use crate::weights::{Role, Weight, Weights};
 use precast_core::plan::Tensor;
 
 pub(super) struct Step<'a> {
@@ -34,13 +36,24 @@ impl<'a> Step<'a> {
 
     /// Lowers the teacher, unless it is cached; returns its predictions, if there is one.
     pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Teaching<'a>> {
-        let Residents { teacher, cached, base, .. } = self.models;
+        let Residents { teacher, cached, base, student, .. } = self.models;
         if let Some(cached) = cached {
             return Some(cached.teaching());
         }
         let own = self.run.resident_teacher().map(|(config, _)| config).zip(teacher.as_ref());
-        let teaching = own.or(self.run.base_teaches().then_some((self.run.student, base)));
-        let forward = |(config, resident)| Model { name: "teacher", config, resident }.forward(ops, self.inputs.ids);
-        teaching.map(forward).map(Teaching::Head)
+        let own = own.or(self.run.base_teaches().then_some((self.run.student, base)));
+        let teaching = own.or(self.run.student_teaches().then_some((self.run.student, student)));
+        teaching.map(|teacher| Teaching::Head(self.predict(ops, teacher)))
+    }
+
+    /// Lowers a teacher's hidden states at the student's places.
+    fn predict(&self, ops: &mut Ops<'_>, (config, resident): (&'a ModelConfig, &'a Resident)) -> Head<'a> {
+        let model = Model { name: "teacher", config, resident };
+        let Some(taught) = self.inputs.taught else { return model.forward(ops, self.inputs.ids) };
+        ops.set_sequences(taught.sequences);
+        let head = model.forward(ops, taught.ids);
+        ops.set_sequences(self.inputs.sequences);
+        let hidden = Weight { tensor: head.hidden, role: Role::Frozen };
+        Head { hidden: ops.embedding("at_student", taught.places, &hidden, config.hidden), ..head }
     }
 }

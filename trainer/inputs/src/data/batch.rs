@@ -76,6 +76,19 @@ pub struct MicroBatch {
     pub ends: Vec<u32>,
     /// Targets that are not masked.
     pub counted: u32,
+    /// Sequences that the teacher reads, if any is another.
+    pub taught: Option<Taught>,
+}
+
+/// Sequences of a micro-batch that the teacher reads in place of the student's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taught {
+    /// Token ids, batch x seq_len places; 0 where padded.
+    pub ids: Vec<u32>,
+    /// Place of the teacher's prediction of each of the student's targets; 0 where that is masked.
+    pub places: Vec<u32>,
+    /// Lengths of the sequences, as those of the student's.
+    pub lengths: Vec<u32>,
 }
 
 impl Batches {
@@ -264,23 +277,49 @@ impl MicroBatch {
     pub fn laid_out<'c>(rows: impl IntoIterator<Item = &'c Chunk>, places: Places) -> Self {
         let (mut ids, mut targets) = (vec![0; places.count()], vec![MASKED_TOKEN; places.count()]);
         let (mut lengths, mut ends, mut end) = (Vec::new(), Vec::new(), 0);
+        let rows: Vec<&Chunk> = rows.into_iter().collect();
+        let taught = rows.iter().any(|row| row.teacher_prompt.is_some()).then(|| Taught::laid_out(&rows, places));
         for row in rows {
             let start = end;
-            end += places.of_row(row);
+            end += places.of_sequence(row.targets().len());
             row.lay_out(&mut ids[start..end], &mut targets[start..end]);
             if end > start {
                 lengths.push((end - start) as u32);
                 ends.push(row.ids.get(end - start).copied().unwrap_or_default());
             }
         }
-        let left = (places.count() - end) as u32;
-        lengths.extend((0..left).step_by(places.seq_len as usize).map(|from| places.seq_len.min(left - from)));
+        let lengths = places.filled(lengths);
         ends.resize(lengths.len(), 0);
         let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u32;
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
         let sorted_ids = sorted_positions.iter().map(|position| ids[*position as usize]).collect();
-        Self { ids, targets, sorted_ids, sorted_positions, lengths, ends, counted }
+        Self { ids, targets, sorted_ids, sorted_positions, lengths, ends, counted, taught }
+    }
+}
+
+impl Taught {
+    fn laid_out(rows: &[&Chunk], places: Places) -> Self {
+        let mut all = Self { ids: vec![0; places.count()], places: vec![0; places.count()], lengths: Vec::new() };
+        let (mut own_end, mut end) = (0, 0);
+        for row in rows {
+            let ids: Vec<u32> = row.taught().collect();
+            let predicting = ids.len().saturating_sub(1);
+            let (own_start, start) = (own_end, end);
+            own_end += places.of_sequence(row.targets().len());
+            end += places.of_sequence(predicting);
+            all.ids[start..start + predicting].copy_from_slice(&ids[..predicting]);
+            // Completions end together.
+            for (behind, target) in row.targets().iter().rev().enumerate() {
+                if *target != MASKED_TOKEN {
+                    let own = own_start + row.targets().len() - 1 - behind;
+                    all.places[own] = (start + predicting - 1 - behind) as u32;
+                }
+            }
+            all.lengths.extend((end > start).then_some((end - start) as u32));
+        }
+        all.lengths = places.filled(all.lengths);
+        all
     }
 }
 
@@ -301,13 +340,44 @@ mod tests {
     #[test]
     fn labels_are_the_targets_and_masked_ones_are_not_counted() {
         let labels = Some(vec![5, MASKED_TOKEN, 7, MASKED_TOKEN]);
-        let masked = Chunk { ids: vec![5, 3, 5, 9], labels };
+        let masked = Chunk { ids: vec![5, 3, 5, 9], labels, ..Chunk::default() };
         let rows = [masked, Chunk::plain([3, 7])].map(Arc::new).to_vec();
         let step = Step::new(rows, Places::new(2, 3, Packing::None));
         let batch = step.micro_batch(0);
         assert_eq!(batch.ids, [5, 3, 5, 3, 7, 0]);
         assert_eq!(batch.targets, [MASKED_TOKEN, 7, MASKED_TOKEN, 7, MASKED_TOKEN, MASKED_TOKEN]);
         assert_eq!((batch.counted, step.counted()), (2, 2));
+    }
+
+    /// Each target that counts is predicted from the token before it and all before that, of either prompt.
+    #[test]
+    fn a_teacher_predicts_the_targets_of_its_student() {
+        let row = |prompt: &[u32], completion: &[u32], teacher: Option<&[u32]>| {
+            let labels = prompt.iter().map(|_| MASKED_TOKEN).chain(completion.iter().copied());
+            let chunk =
+                Chunk { ids: [prompt, completion].concat(), labels: Some(labels.collect()), ..Chunk::default() };
+            teacher.map_or(Ok(chunk.clone()), |teacher| chunk.after(teacher.to_vec())).unwrap()
+        };
+        let rows = [
+            row(&[1, 2], &[3, 4, 5], Some(&[6, 7, 8])),
+            row(&[9], &[10, 11], None),
+            row(&[12, 13, 14], &[15], Some(&[16])),
+        ];
+        for packing in [Packing::Rows, Packing::None] {
+            let batch = MicroBatch::laid_out(&rows, Places::new(3, 6, packing));
+            let taught = batch.taught.as_ref().unwrap();
+            let sequences = batch.sequences(&taught.ids).len();
+            assert_eq!((taught.lengths.iter().sum::<u32>(), sequences > 2), (18, true));
+            let counted = batch.targets.iter().zip(0..).filter(|(target, _)| **target != MASKED_TOKEN);
+            let reads = counted.map(|(target, own)| {
+                let place = taught.places[own] as usize;
+                (batch.ids[own], taught.ids[place], *target)
+            });
+            let expected = [(2, 8, 3), (3, 3, 4), (4, 4, 5), (9, 9, 10), (10, 10, 11), (14, 16, 15)];
+            assert_eq!(reads.collect::<Vec<_>>(), expected, "{packing}");
+        }
+        let same = MicroBatch::laid_out(&rows[1..2], Places::new(1, 6, Packing::Rows));
+        assert_eq!(same.taught, None);
     }
 
     /// Seeds of the first window are as they always were: what was shuffled whole by an earlier version still is.

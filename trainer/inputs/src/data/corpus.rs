@@ -9,7 +9,7 @@ use precast_system::{count, files};
 use rayon::prelude::*;
 
 use super::files::DataFile;
-use super::opened::{CHAT_RULE, DOCUMENTS_RULE, Files, Holds, LIKELY_RULE, Opened, STREAM_RULE};
+use super::opened::{CHAT_RULE, DOCUMENTS_RULE, Files, Holds, LIKELY_RULE, Opened, STREAM_RULE, TEACHER_PROMPTS_RULE};
 use super::rows::{Kind, PROMPTS};
 use super::{Chunking, DataError, Packing, Places, Portion, PromptRule, Reader, Summary};
 use crate::chat::Chat;
@@ -80,12 +80,20 @@ impl Corpus {
         if self.files.iter().any(|one| one.holds.columns().is_some_and(|columns| columns.likely.is_some())) {
             rules.insert(LIKELY_RULE.to_owned());
         }
+        if self.has_teacher_prompts() {
+            rules.insert(TEACHER_PROMPTS_RULE.to_owned());
+        }
         // Which files are whose decides what comes when.
         let shared = self.portions.iter().filter(|portion| portion.name.is_some());
         let shares = shared.map(|Portion { share, files: (first, end), .. }| {
             format!("{} of {}", *share as f32, count(end - first, "file"))
         });
         rules.into_iter().chain(shares).join(", ")
+    }
+
+    /// True if rows of a file have prompts that a teacher reads in place of the student's.
+    pub fn has_teacher_prompts(&self) -> bool {
+        self.files.iter().any(Opened::has_teacher_prompts)
     }
 
     /// True if any of it goes through a tokenizer.

@@ -70,7 +70,12 @@ pub(super) fn instruction(instruction: &str, input: &str, output: String) -> Con
         request.\n\n### \
          Instruction:\n{instruction}\n\n{input}### Response:\n"
     );
-    Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(output), tools: None }
+    Content::Completion {
+        prompt: Part::Text(prompt),
+        completion: Part::Text(output),
+        tools: None,
+        teacher_prompt: None,
+    }
 }
 
 #[cfg(test)]

@@ -68,6 +68,15 @@ impl DataError {
         Self::of_row(format_args!("{}: token {index} has id {id}, {end}", path.display()))
     }
 
+    /// The error for data of a student that teaches itself, of which it reads the same as its teacher.
+    pub fn untaught(path: &Path) -> Self {
+        Self::file(
+            path,
+            "has no teacher_prompt, so teacher and student read the same by the same weights, and nothing is to be \
+            learnt: give rows with prompt, completion and teacher_prompt, or another --teacher",
+        )
+    }
+
     /// The error for a step, counted from 1, of which every token is masked.
     pub fn nothing_counted(step: u64) -> Self {
         Self::new(format_args!("step {step} has no token to predict: every target of its batches is masked"))

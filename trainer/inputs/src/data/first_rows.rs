@@ -28,7 +28,7 @@ impl Corpus {
                 count += 1;
                 let read = read.map(|mut chunk| {
                     let tokens = chunk.ids.len();
-                    chunk.truncate(self.chunk);
+                    chunk.cut(self.chunk);
                     (chunk, tokens)
                 });
                 emit(FirstRow { file: &file.path, row, read });

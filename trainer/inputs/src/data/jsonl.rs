@@ -14,7 +14,9 @@ use serde_json::value::RawValue;
 
 use super::files::{DataFile, Form, MOST_DOCUMENT_BYTES};
 use super::likely::{LikelyForm, Listed, Ranked};
-use super::rows::{Columns, Content, Ids, Kind, MASK_HOLDS, Part, long, no_column, no_field, wrong};
+use super::rows::{
+    Columns, Content, Ids, Kind, MASK_HOLDS, Part, TEACHER_PROMPT, TeacherPrompts, long, no_column, no_field, wrong,
+};
 use super::{DataError, dialects};
 use crate::base::impostors::without_mark;
 
@@ -127,6 +129,14 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
             }
         }
     }
+    if columns.teacher_prompts == TeacherPrompts::Absent && row.get(TEACHER_PROMPT).is_some() {
+        return Err(format!(
+            "{TEACHER_PROMPT}: the first row has none, and a run reads them in rows of a file whose first row has one: \
+            put such rows into a file of their own"
+        ));
+    }
+    let reads_teacher_prompt = columns.teacher_prompts == TeacherPrompts::Read && row.get(TEACHER_PROMPT).is_some();
+    let teacher_prompt = || reads_teacher_prompt.then(|| row.part(TEACHER_PROMPT)).transpose();
     let tools = || row.get("tools").map(|_| row.read::<Value>("tools", "a list of tools")).transpose();
     Ok(match kind {
         Kind::Labeled | Kind::Ids => {
@@ -138,7 +148,10 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
                 let mask = row.get(name).map(|_| row.read::<Vec<Bit>>(name, MASK_HOLDS)).transpose()?;
                 Ok(mask.map(|mask| mask.into_iter().map(|Bit(counts)| counts).collect()))
             })?;
-            Content::Ids(Ids { ids: list(columns.main())?, labels, masks })
+            let expected = "a list of token ids, as input_ids is";
+            let prompt = || row.read::<Vec<i64>>(TEACHER_PROMPT, expected);
+            let teacher_prompt = reads_teacher_prompt.then(prompt).transpose()?;
+            Content::Ids(Ids { ids: list(columns.main())?, labels, masks, teacher_prompt })
         }
         Kind::Text => Content::Text(row.read(columns.main(), "a string")?),
         Kind::Messages => {
@@ -155,9 +168,13 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
         }
         Kind::Completion => {
             let [prompt, completion] = ["prompt", "completion"].map(|name| row.part(name));
-            Content::Completion { prompt: prompt?, completion: completion?, tools: tools()? }
+            let (tools, teacher_prompt) = (tools()?, teacher_prompt()?);
+            Content::Completion { prompt: prompt?, completion: completion?, tools, teacher_prompt }
         }
-        Kind::Prompt => Content::Prompt { prompt: row.part("prompt")?, tools: tools()? },
+        Kind::Prompt => {
+            let (tools, teacher_prompt) = (tools()?, teacher_prompt()?);
+            Content::Prompt { prompt: row.part("prompt")?, tools, teacher_prompt }
+        }
     })
 }
 

@@ -37,7 +37,7 @@ mod summary;
 mod tests;
 mod tokens;
 
-pub use batch::{Batches, MicroBatch, Order, Step};
+pub use batch::{Batches, MicroBatch, Order, Step, Taught};
 pub use chunk::Chunk;
 pub use chunking::{Chunking, PromptRule};
 pub use corpus::Corpus;

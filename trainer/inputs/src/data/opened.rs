@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::{DataFile, Form, Found, find};
 use super::jsonl::{self, Lines};
-use super::rows::{Columns, Kind};
+use super::rows::{Columns, Kind, TeacherPrompts};
 use super::source::at_row;
 use super::{DataError, DataSource, Portion, csv, parquet};
 use crate::base::impostors::Disguise;
@@ -20,6 +20,8 @@ pub(super) const DOCUMENTS_RULE: &str = "documents 1";
 const ROWS_RULE: &str = "rows 1";
 /// The rule by which positions count of which others have computed likely tokens.
 pub(super) const LIKELY_RULE: &str = "likely tokens 1";
+/// The rule of rows whose teacher reads another prompt.
+pub(super) const TEACHER_PROMPTS_RULE: &str = "teacher prompts 1";
 /// The rule of messages, prompts and completions.
 pub(super) const CHAT_RULE: &str = "chat 1";
 
@@ -48,6 +50,13 @@ pub(super) enum Holds {
     Rows(Option<Columns>),
 }
 
+impl Opened {
+    /// True if its rows have prompts that a teacher reads in place of the student's.
+    pub fn has_teacher_prompts(&self) -> bool {
+        self.holds.columns().is_some_and(|columns| columns.teacher_prompts == TeacherPrompts::Read)
+    }
+}
+
 impl Holds {
     /// Returns the columns of its rows; none where it has none.
     pub fn columns(&self) -> Option<&Columns> {
@@ -65,6 +74,9 @@ impl Holds {
             Self::Document => "a document".to_owned(),
             Self::Rows(None) => "no rows".to_owned(),
             Self::Rows(Some(Columns { field: Some(field), .. })) => format!("rows of {field}"),
+            Self::Rows(Some(Columns { kind, teacher_prompts: TeacherPrompts::Read, .. })) => {
+                format!("rows of {kind}, with teacher_prompt")
+            }
             Self::Rows(Some(Columns { kind, .. })) => format!("rows of {kind}"),
         }
     }
@@ -136,6 +148,38 @@ impl Files {
             }
         }
         Ok(self)
+    }
+
+    /// Reads the prompts that a teacher has in place of the student's, of the files that have them.
+    #[must_use]
+    pub fn with_teacher_prompts(mut self) -> Self {
+        for one in &mut self.list {
+            if let Holds::Rows(Some(columns)) = &mut one.holds {
+                columns.with_teacher_prompts();
+            }
+        }
+        self
+    }
+
+    /// True if rows of a file have such prompts.
+    pub fn has_teacher_prompts(&self) -> bool {
+        self.list.iter().any(Opened::has_teacher_prompts)
+    }
+
+    /// Refuses files that have them.
+    ///
+    /// # Errors
+    /// [`DataError`] of the first such file.
+    pub fn without_teacher_prompts(self) -> Result<Self, DataError> {
+        let files = self.with_teacher_prompts();
+        match files.list.iter().find(|one| one.has_teacher_prompts()) {
+            None => Ok(files),
+            Some(Opened { file, .. }) => Err(DataError::file(
+                &file.path,
+                "has teacher_prompt, and a cache holds what a teacher says behind the student's prompts: give \
+                --teacher in place of a cache, or leave the column out",
+            )),
+        }
     }
 
     /// The first file that others have too.

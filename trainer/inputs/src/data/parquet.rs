@@ -18,7 +18,7 @@ use super::cell::Cell;
 use super::files::MOST_DOCUMENT_BYTES;
 use super::json::Json;
 use super::likely::{LikelyForm, Listed};
-use super::rows::{Columns, Content, Ids, Kind, Part, long, no_column, no_field};
+use super::rows::{Columns, Content, Ids, Kind, Part, TEACHER_PROMPT, long, no_column, no_field};
 use super::{DataError, dialects, jsonl, levels, pages};
 
 /// Metadata in which the library datasets describes columns.
@@ -195,7 +195,9 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String
         Kind::Labeled | Kind::Ids => {
             let labels = (columns.kind == Kind::Labeled).then(|| take("labels").ids()).transpose()?;
             let masks = columns.masks(|name| take(name).mask())?;
-            Content::Ids(Ids { ids: main.ids()?, labels, masks })
+            let teacher_prompt = Some(take(TEACHER_PROMPT)).filter(|cell| cell.field != Field::Null);
+            let teacher_prompt = teacher_prompt.map(|cell| cell.ids()).transpose()?;
+            Content::Ids(Ids { ids: main.ids()?, labels, masks, teacher_prompt })
         }
         Kind::Text => Content::Text(main.text()?),
         Kind::Messages => {
@@ -213,11 +215,16 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String
         }
         Kind::Completion => {
             let (completion, tools) = (take("completion"), take("tools").tools(&mut nulls)?);
+            let teacher_prompt = Some(take(TEACHER_PROMPT)).filter(|cell| cell.field != Field::Null);
+            let teacher_prompt = teacher_prompt.map(|cell| cell.part(PART, &mut nulls)).transpose()?;
             let [prompt, completion] = [main, completion].map(|cell| cell.part(PART, &mut nulls));
-            Content::Completion { prompt: prompt?, completion: completion?, tools }
+            Content::Completion { prompt: prompt?, completion: completion?, tools, teacher_prompt }
         }
         Kind::Prompt => {
-            Content::Prompt { tools: take("tools").tools(&mut nulls)?, prompt: main.part(PART, &mut nulls)? }
+            let (tools, teacher_prompt) = (take("tools").tools(&mut nulls)?, take(TEACHER_PROMPT));
+            let teacher_prompt = Some(teacher_prompt).filter(|cell| cell.field != Field::Null);
+            let teacher_prompt = teacher_prompt.map(|cell| cell.part(PART, &mut nulls)).transpose()?;
+            Content::Prompt { tools, prompt: main.part(PART, &mut nulls)?, teacher_prompt }
         }
     };
     Ok((content, nulls))

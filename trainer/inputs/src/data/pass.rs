@@ -97,7 +97,8 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// True if a completion fits behind a prompt; counts those behind which none does.
     fn has_room(&mut self, chunk: &Chunk, rule: PromptRule) -> bool {
-        let length = chunk.prompt().len() as u64;
+        let taught = chunk.teacher_prompt.as_ref().map_or(0, Vec::len);
+        let length = chunk.prompt().len().max(taught) as u64;
         self.summary.longest_prompt = self.summary.longest_prompt.max(length);
         let has_room = length <= rule.room.into();
         self.summary.without_room += u64::from(!has_room);
@@ -190,10 +191,12 @@ impl Pass<'_> {
             return;
         }
         let most = self.corpus.chunk;
-        let is_cut = chunk.ids.len() > most;
+        let is_cut = chunk.places() >= most;
         // How many tokens predict the first one that counts.
         let reaches = chunk.targets().iter().position(|target| *target != MASKED_TOKEN).map(|at| at as u64 + 1);
-        chunk.truncate(most);
+        let taught = chunk.teacher_prompt.as_ref().map_or(0, |prompt| prompt.len() as u64);
+        let reaches = reaches.map(|reaches| reaches.max(taught));
+        chunk.cut(most);
         self.summary.cut += u64::from(is_cut);
         let is_prompt = matches!(self.corpus.chunking, Chunking::Prompts(_));
         match chunk.counted() {

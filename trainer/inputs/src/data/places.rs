@@ -36,8 +36,20 @@ impl Places {
     pub fn of_row(self, row: &Chunk) -> usize {
         match self.packing {
             Packing::None => self.seq_len as usize,
-            Packing::Rows | Packing::Documents => row.targets().len(),
+            Packing::Rows | Packing::Documents => row.places(),
         }
+    }
+
+    /// Returns the places of a sequence of so many tokens that predict.
+    pub(super) fn of_sequence(self, predicting: usize) -> usize {
+        if self.packing == Packing::None { self.seq_len as usize } else { predicting }
+    }
+
+    /// Returns the lengths of sequences that fill all places: those given, and of padding behind them.
+    pub(super) fn filled(self, mut lengths: Vec<u32>) -> Vec<u32> {
+        let left = self.count() as u32 - lengths.iter().sum::<u32>();
+        lengths.extend((0..left).step_by(self.seq_len as usize).map(|from| self.seq_len.min(left - from)));
+        lengths
     }
 
     /// Divides rows into micro-batches, in order.
@@ -100,7 +112,7 @@ mod tests {
             next += length as u32;
             let mut labels = ids.clone();
             labels[1] = MASKED_TOKEN;
-            Chunk { ids, labels: Some(labels) }
+            Chunk { ids, labels: Some(labels), ..Chunk::default() }
         };
         lengths.iter().map(|length| row(*length)).collect()
     }

@@ -8,7 +8,7 @@ use super::corpus::Corpus;
 use super::files::DataFile;
 use super::opened::{Holds, Opened};
 use super::pass::check_vocabulary;
-use super::rows::{Columns, Content, Ids, Kind, Part, sequence};
+use super::rows::{Columns, Content, Ids, Kind, Part, prompt_ids, sequence};
 use super::source::{Row, RowPlace, Source, at_row};
 use super::tokens::Tokens;
 use super::{Chunk, Chunking, DataError, PromptRule};
@@ -96,7 +96,10 @@ impl Corpus {
         let (place, stops) = (row.place, self.reader.eos.as_slice());
         let ids = self.prompt(row.clone(), stops)?;
         let masked = vec![MASKED_TOKEN; ids.len()];
-        let mut chunk = Chunk { labels: Some(masked), ids };
+        let mut chunk = Chunk { labels: Some(masked), ids, ..Chunk::default() };
+        if let Some(teacher_prompt) = self.teacher_prompt(row.clone(), stops)? {
+            chunk = chunk.after(teacher_prompt).map_err(|reason| place.fault(reason))?;
+        }
         if rule.completed {
             let (ids, labels) = match self.text_completion(row.clone())? {
                 Some(ids) => (ids.clone(), ids),
@@ -157,14 +160,15 @@ impl Corpus {
         let (place, (content, _)) = (row.place, row.content()?);
         let path = &place.file.path;
         let ids = match content {
-            Content::Ids(ids) => of_ids(ids, self.reader.vocab).map_err(|reason| place.fault(reason))?,
-            Content::Text(text)
-            | Content::Prompt { prompt: Part::Text(text), .. }
-            | Content::Completion { prompt: Part::Text(text), .. } => {
+            Content::Ids(ids) => {
+                of_ids(Ids { teacher_prompt: None, ..ids }, self.reader.vocab).map_err(|reason| place.fault(reason))?
+            }
+            Content::Text(text) => {
                 beginning(self.tokenizer(path)?, &text, stops).map_err(DataError::tokenizer(path))?
             }
-            Content::Completion { prompt: Part::Messages(prompt), tools, .. }
-            | Content::Prompt { prompt: Part::Messages(prompt), tools } => self.chat(place, &prompt, tools.as_ref())?,
+            Content::Completion { prompt, tools, .. } | Content::Prompt { prompt, tools, .. } => {
+                self.beginning_of(place, (&prompt, tools.as_ref()), stops)?
+            }
             Content::Messages { messages, tools } => self.chat(place, &without_answer(&messages), tools.as_ref())?,
         };
         self.check(place, &ids)?;
@@ -172,6 +176,37 @@ impl Corpus {
             return Err(place.fault("a prompt of no tokens: there is nothing to go on from"));
         }
         Ok(ids)
+    }
+
+    /// The ids of the prompt that a row has for its teacher, if it has one.
+    fn teacher_prompt(&self, row: Row<'_>, stops: &[u32]) -> Result<Option<Vec<u32>>, DataError> {
+        let (place, (content, _)) = (row.place, row.content()?);
+        let ids = match content {
+            Content::Completion { teacher_prompt: Some(prompt), tools, .. }
+            | Content::Prompt { teacher_prompt: Some(prompt), tools, .. } => {
+                let ids = self.beginning_of(place, (&prompt, tools.as_ref()), stops)?;
+                self.check(place, &ids)?;
+                Some(ids)
+            }
+            Content::Ids(Ids { teacher_prompt: Some(prompt), .. }) => {
+                Some(prompt_ids(prompt, self.reader.vocab).map_err(|reason| place.fault(reason))?)
+            }
+            _ => None,
+        };
+        Ok(ids)
+    }
+
+    fn beginning_of(
+        &self,
+        place: RowPlace<'_>,
+        (prompt, tools): (&Part, Option<&Value>),
+        stops: &[u32],
+    ) -> Result<Vec<u32>, DataError> {
+        let path = &place.file.path;
+        match prompt {
+            Part::Text(text) => beginning(self.tokenizer(path)?, text, stops).map_err(DataError::tokenizer(path)),
+            Part::Messages(messages) => self.chat(place, messages, tools),
+        }
     }
 
     fn chat(&self, place: RowPlace<'_>, messages: &Value, tools: Option<&Value>) -> Result<Vec<u32>, DataError> {

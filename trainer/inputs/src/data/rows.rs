@@ -20,6 +20,9 @@ const COUNTED: [&str; 2] = ["completion_mask", "assistant_masks"];
 /// What such a column holds, for messages.
 pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
 
+/// Column of the prompt that a teacher reads in place of the student's.
+pub(super) const TEACHER_PROMPT: &str = "teacher_prompt";
+
 /// The columns that rows are made of, for messages.
 const ROWS: &str =
     "input_ids (and labels), messages, conversations, prompt and completion, instruction and output, or text";
@@ -100,6 +103,18 @@ pub(super) struct Columns {
     pub json: Json,
     /// Those of likely tokens, where they are read, too.
     pub likely: Option<LikelyForm>,
+    pub teacher_prompts: TeacherPrompts,
+}
+
+/// Treatment of a teacher's own prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TeacherPrompts {
+    /// They are a column like any other that nothing reads.
+    #[default]
+    Unread,
+    /// The first row has none, so that none may have.
+    Absent,
+    Read,
 }
 
 impl Columns {
@@ -107,7 +122,8 @@ impl Columns {
     pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
         let field = field.map(ToOwned::to_owned);
         let (unread, header, json) = (Vec::new(), Vec::new(), Json::default());
-        let mut columns = Self { kind, field, unread, header, json, likely: None };
+        let mut columns =
+            Self { kind, field, unread, header, json, likely: None, teacher_prompts: TeacherPrompts::Unread };
         columns.unread = names.into_iter().filter(|name| !columns.reads(name)).collect();
         columns
     }
@@ -121,9 +137,19 @@ impl Columns {
         self.unread.retain(|name| !read.contains(&name.as_str()));
     }
 
+    /// Reads the teacher's own prompts, where there is a column of them beside prompts.
+    pub fn with_teacher_prompts(&mut self) {
+        if matches!(self.kind, Kind::Completion | Kind::Prompt | Kind::Labeled | Kind::Ids) {
+            let place = self.unread.iter().position(|name| name == TEACHER_PROMPT);
+            self.teacher_prompts = if place.is_some() { TeacherPrompts::Read } else { TeacherPrompts::Absent };
+            place.map(|place| self.unread.remove(place));
+        }
+    }
+
     /// True if a column of this name is read.
     pub fn reads(&self, name: &str) -> bool {
         name == self.main()
+            || self.teacher_prompts == TeacherPrompts::Read && name == TEACHER_PROMPT
             || self.likely.is_some_and(|form| form.columns().contains(&name))
             || match self.kind {
                 Kind::Labeled => name == "labels" || name == MASK || COUNTED.contains(&name),
@@ -161,8 +187,8 @@ pub(super) enum Content {
     Ids(Ids),
     Text(String),
     Messages { messages: Value, tools: Option<Value> },
-    Completion { prompt: Part, completion: Part, tools: Option<Value> },
-    Prompt { prompt: Part, tools: Option<Value> },
+    Completion { prompt: Part, completion: Part, tools: Option<Value>, teacher_prompt: Option<Part> },
+    Prompt { prompt: Part, tools: Option<Value>, teacher_prompt: Option<Part> },
 }
 
 impl Content {
@@ -185,6 +211,8 @@ pub(super) struct Ids {
     pub ids: Vec<i64>,
     pub labels: Option<Vec<i64>>,
     pub masks: Masks,
+    /// Ids that the teacher reads in place of those before the first that counts.
+    pub teacher_prompt: Option<Vec<i64>>,
 }
 
 /// Columns of a row that say something of each of its tokens: whether it is of the text, and not padding, or whether it
@@ -280,9 +308,15 @@ fn unpadded(mask: &[bool]) -> Result<Range<usize>, String> {
     }
 }
 
+/// A teacher's prompt that is ids.
+pub(super) fn prompt_ids(ids: Vec<i64>, vocab: u32) -> Result<Vec<u32>, String> {
+    check_ids(ids.iter().copied(), vocab).map_err(|reason| reason.replace("input_ids", TEACHER_PROMPT))?;
+    Ok(ids.into_iter().map(|id| id as u32).collect())
+}
+
 /// The sequence of a row of ids: as if it had no padding.
 pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
-    let Ids { mut ids, mut labels, masks } = row;
+    let Ids { mut ids, mut labels, masks, teacher_prompt } = row;
     if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != ids.len()) {
         let (ids, labels) = (ids.len(), labels.len());
         return Err(format!(
@@ -319,10 +353,15 @@ pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
         ));
     }
     let target = |label: i64| if label == IGNORED { MASKED_TOKEN } else { label as u32 };
-    Ok(Chunk {
+    let chunk = Chunk {
         ids: ids.into_iter().map(|id| id as u32).collect(),
         labels: labels.map(|labels| labels.into_iter().map(target).collect()),
-    })
+        ..Chunk::default()
+    };
+    match teacher_prompt {
+        Some(prompt) => chunk.after(prompt_ids(prompt, vocab)?),
+        None => Ok(chunk),
+    }
 }
 
 #[cfg(test)]

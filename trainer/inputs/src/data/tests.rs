@@ -240,7 +240,7 @@ fn only_a_completion_counts() {
     let rows = scratch.file("rows.jsonl", "{\"prompt\": \"w1 w2 \", \"completion\": \"w3 w4\"}\n");
     let data = dataset([rows], 7, Chunking::Stream, words()).unwrap();
     let labels = vec![MASKED_TOKEN, MASKED_TOKEN, 3, 4, 99];
-    assert_eq!(data.chunks, [Chunk { ids: vec![1, 2, 3, 4, 99], labels: Some(labels) }]);
+    assert_eq!(data.chunks, [Chunk { ids: vec![1, 2, 3, 4, 99], labels: Some(labels), ..Chunk::default() }]);
     assert_eq!((data.summary.masked, data.summary.tokens), (2, 5));
 }
 
@@ -258,8 +258,8 @@ fn rows_that_are_truncated_or_skipped_are_counted() {
     ];
     let data = read(scratch.file("rows.jsonl", rows.join("\n")), 2).unwrap();
     let expected = [
-        Chunk { ids: vec![1, 2, 3], labels: Some(vec![MASKED_TOKEN, MASKED_TOKEN, 3]) },
-        Chunk { ids: vec![5, 6], labels: Some(vec![5, 6]) },
+        Chunk { ids: vec![1, 2, 3], labels: Some(vec![MASKED_TOKEN, MASKED_TOKEN, 3]), ..Chunk::default() },
+        Chunk { ids: vec![5, 6], labels: Some(vec![5, 6]), ..Chunk::default() },
     ];
     assert_eq!(data.chunks, expected);
     insta::assert_snapshot!(format!("{:#?}\n{}", data.summary, data.notes[0]));
@@ -464,7 +464,10 @@ fn an_end_that_a_tokenizer_adds_counts() {
     let ends = Tokenizer::new(Path::new("words"), || json.to_string().parse(), &AddedTokens::default()).unwrap();
     for reader in [plain.clone(), Reader { tokenizer: Some(Arc::new(ends)), ..plain }] {
         let chunks = dataset([rows("w99 ")], 7, Chunking::Stream, reader).unwrap().chunks;
-        assert_eq!(chunks, [Chunk { ids: vec![99, 2, 99], labels: Some(vec![MASKED_TOKEN, 2, 99]) }]);
+        assert_eq!(
+            chunks,
+            [Chunk { ids: vec![99, 2, 99], labels: Some(vec![MASKED_TOKEN, 2, 99]), ..Chunk::default() }]
+        );
     }
 }
 

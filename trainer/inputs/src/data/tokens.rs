@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
+use minijinja::Value;
 use precast_kernels::abi::MASKED_TOKEN;
 
 use super::corpus::{Corpus, no_template};
 use super::likely::LikelyTokens;
-use super::rows::{Content, PROMPTS, Part, check_ids, sequence};
+use super::rows::{Content, PROMPTS, Part, TEACHER_PROMPT, check_ids, sequence};
 use super::source::{Row, RowPlace};
 use super::{Chunk, DataError};
 use crate::chat::{Chat, ChatTemplate, has_assistant};
@@ -64,7 +65,7 @@ impl Corpus {
     fn tokens(&self, row: Row<'_>) -> Result<Tokens, DataError> {
         let (place, (content, lacks_nulls)) = (row.place, row.content()?);
         let sequence_of = |chunk, is_empty| Tokens { chunk, is_empty, lacks_nulls, ..Tokens::default() };
-        let (messages, tools, prompt) = match content {
+        let (messages, tools) = match content {
             Content::Ids(ids) => {
                 let chunk = sequence(ids, self.reader.vocab).map_err(|reason| place.fault(reason))?;
                 return Ok(sequence_of(chunk, false));
@@ -73,25 +74,44 @@ impl Corpus {
                 let chunk = Chunk::plain(self.document(&place.file.path, &text)?);
                 return Ok(Tokens { is_document: true, ..sequence_of(chunk, text.is_empty()) });
             }
-            Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
-                return Ok(sequence_of(self.completed(place, &prompt, &completion)?, completion.is_empty()));
-            }
-            Content::Completion { prompt: Part::Messages(prompt), completion: Part::Messages(completion), tools } => {
-                (completion, tools, Some(prompt))
+            Content::Completion { prompt, completion, tools, teacher_prompt } => {
+                let is_empty = matches!(&completion, Part::Text(text) if text.is_empty());
+                let of = |name, prompt: &Part| match (prompt, &completion) {
+                    (Part::Text(prompt), Part::Text(completion)) => self.completed(place, prompt, completion),
+                    (Part::Messages(prompt), Part::Messages(completion)) => {
+                        self.conversation(place, (Some(prompt), completion), tools.as_ref())
+                    }
+                    _ => {
+                        let reason = "one is text and the other messages: give both as text or both as messages";
+                        Err(place.fault(format_args!("{name} and completion: {reason}")))
+                    }
+                };
+                let chunk = of("prompt", &prompt)?;
+                let teacher = teacher_prompt.map(|prompt| of(TEACHER_PROMPT, &prompt)).transpose()?;
+                let taught = |teacher| chunk.clone().taught_by(teacher).map_err(|reason| place.fault(reason));
+                let chunk = teacher.map(taught).transpose()?.unwrap_or(chunk);
+                let lacks_assistant = matches!(&completion, Part::Messages(messages) if !has_assistant(messages));
+                return Ok(Tokens { lacks_assistant, ..sequence_of(chunk, is_empty) });
             }
             Content::Prompt { .. } => return Err(place.fault(PROMPTS)),
-            Content::Completion { .. } => {
-                let reason = "one is text and the other messages: give both as text or both as messages";
-                return Err(place.fault(format_args!("prompt and completion: {reason}")));
-            }
-            Content::Messages { messages, tools } => (messages, tools, None),
+            Content::Messages { messages, tools } => (messages, tools),
         };
-        let conversation = self.template(place)?.conversation(prompt.as_ref(), &messages, tools.as_ref());
+        let chunk = self.conversation(place, (None, &messages), tools.as_ref())?;
+        Ok(Tokens { lacks_assistant: !has_assistant(&messages), ..sequence_of(chunk, false) })
+    }
+
+    /// Returns the tokens of messages, behind those of a prompt.
+    fn conversation(
+        &self,
+        place: RowPlace<'_>,
+        (prompt, messages): (Option<&Value>, &Value),
+        tools: Option<&Value>,
+    ) -> Result<Chunk, DataError> {
+        let conversation = self.template(place)?.conversation(prompt, messages, tools);
         let conversation = conversation.map_err(|reason| place.fault(reason))?;
         let (ids, offsets) = self.placed(place, &conversation.text, SpecialTokens::Omit)?;
         self.check(place, &ids)?;
-        let chunk = labeled(ids, &offsets, &conversation.spans);
-        Ok(Tokens { lacks_assistant: !has_assistant(&messages), ..sequence_of(chunk, false) })
+        Ok(labeled(ids, &offsets, &conversation.spans))
     }
 
     /// Returns the tokens of a prompt and its completion, which is ended once and counts.
@@ -154,5 +174,5 @@ fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[Range<usize>]) ->
     };
     let label = |(id, place): (&u32, &(usize, usize))| if counts(*place) { *id } else { MASKED_TOKEN };
     let labels = ids.iter().zip(offsets).map(label).collect();
-    Chunk { ids, labels: Some(labels) }
+    Chunk { ids, labels: Some(labels), ..Chunk::default() }
 }

@@ -66,7 +66,7 @@ mod tests {
             let chunk = |row: &Vec<(u32, bool)>| {
                 let label = |(id, counts): &(u32, bool)| (*id, if *counts { *id } else { MASKED_TOKEN });
                 let (ids, labels) = row.iter().map(label).unzip();
-                Chunk { ids, labels: Some(labels) }
+                Chunk { ids, labels: Some(labels), ..Chunk::default() }
             };
             let chunks: Vec<Chunk> = rows.iter().map(chunk).collect();
             let batch = MicroBatch::packed(&chunks, (5, SEQ_LEN as usize));
