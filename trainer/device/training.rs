@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use itertools::iproduct;
 use precast_kernels::Arch;
-use precast_plan::{Formats, PlanError, Recipe, TrainingPlan};
+use precast_plan::{Formats, Objective, PlanError, Recipe, TrainingPlan};
 use precast_runtime::Device;
 
 use crate::base::notes::note;
@@ -42,6 +42,12 @@ impl<'a> Training<'a> {
     fn say(&self, found: &Fit<TrainingPlan>) {
         if self.config.self_taught {
             note("the student teaches itself, by the weights that it has in each step");
+            if matches!(self.config.objective, Objective::Distill { alpha: 1.0, .. }) {
+                note(
+                    "--alpha 1: nothing but the student says what is right, and it may end where it predicts nonsense \
+                    alike; --alpha below 1 holds it to the data",
+                );
+            }
         } else if self.shapes.shares_weights(self.config) {
             note("the teacher is the student's base: its weights are in memory once");
         } else if let Some(stored) = self.own_teacher() {
