@@ -7,6 +7,8 @@ use parquet::data_type::{FloatType, Int32Type};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
+use precast_kernels::abi::NO_TOKEN;
+
 use crate::support::Texts;
 use crate::support::prelude::*;
 use crate::teacher_cache::{contents_of, fill};
@@ -197,8 +199,6 @@ fn prompt_logprobs_of_vllm_keep_the_tokens_whose_ranks_follow() {
     let [made, said] = convert(&case, "cache", "--from vllm.jsonl --json").says();
     let made: Value = serde_json::from_str(&made).unwrap();
     // Of two numbers of tokens that are as frequent, the larger one is kept.
-    assert!(said.contains("note: 1 of 2 positions with fewer than 3 tokens are filled up"), "{said}");
-    assert!(said.contains("--keep-logits 2 fills none"), "{said}");
     let lacking =
         "note: 1 of 3 positions do not count: no tokens are listed there, or in prompt_logprobs none of rank 1";
     assert!(said.contains(lacking), "{said}");
@@ -206,8 +206,7 @@ fn prompt_logprobs_of_vllm_keep_the_tokens_whose_ranks_follow() {
     assert!(made["arch"].is_null() && made["kernels_sha256"].is_null(), "{made}");
     let rows = words(&case.read("cache/hidden.bin"));
     let [first, second] = [&rows[..7], &rows[7..]];
-    // The last token of the vocabulary is known: the one before it stands where there is no third.
-    assert_eq!([&first[..3], &second[..3]], [[3, 95, 94], [4, 94, 9]]);
+    assert_eq!([&first[..3], &second[..3]], [[3, 95, NO_TOKEN], [4, 94, 9]]);
     let rest = |known: &[f64]| (1.0 - known.iter().map(|log_prob| log_prob.exp()).sum::<f64>()).ln() as f32;
     let floats = |row: &[u32]| row[3..].iter().map(|bits| f32::from_bits(*bits)).collect::<Vec<_>>();
     assert_eq!(floats(first), [-0.5, -1.5, -100.0, rest(&[-0.5, -1.5])]);
@@ -230,7 +229,28 @@ fn prompt_logprobs_of_vllm_keep_the_tokens_whose_ranks_follow() {
     assert!(said.contains("1 sequence, 2 tokens that count") && !case.has("none"), "{said}");
 }
 
-/// vLLM lists one token more where the row's own is the next by rank: K are kept, so that none is filled up.
+/// A position with fewer tokens than are kept has the loss and the gradient of those that it has.
+#[test]
+fn behind_fewer_tokens_comes_nothing_that_is_learnt() {
+    let case = filled("");
+    let lists = rows_of(&case, "own").into_iter().map(|row| {
+        let likely = row.likely.into_iter().map(|tokens| tokens.into_iter().take(2).collect()).collect();
+        Row { likely, ..row }.json().to_string() + "\n"
+    });
+    case.write("two.jsonl", lists.collect::<String>());
+    for beta in ["0", "1", "0.5"] {
+        let bits = |keep: &str| {
+            let _ = fs::remove_dir_all(case.path("few"));
+            convert(&case, "few", ["--from two.jsonl --keep-logits", keep]).succeeds();
+            let words = "--teacher-cache few --steps 3 --overwrite --lr 1e-2 --precision fp32 --checkpoint-every 0";
+            case.distill("run", [words, "--temperature 1 --data two.jsonl --beta", beta]).succeeds();
+            case.bits("run")
+        };
+        assert!(bits("2") == bits("7"), "{beta}");
+    }
+}
+
+/// vLLM lists one token more where the row's own is the next by rank: K are kept.
 #[test]
 fn as_many_tokens_are_kept_as_positions_usually_have() {
     let mut case = Case::of_layers(1, 17 * 4);
@@ -248,9 +268,7 @@ fn as_many_tokens_are_kept_as_positions_usually_have() {
     let rows = words(&case.read("usual/hidden.bin"));
     assert_eq!(rows.chunks_exact(5).map(|row| [row[0], row[1]]).collect::<Vec<_>>(), [[3, 95], [4, 94], [5, 93]]);
     // More are kept where that is asked for.
-    let filled = "note: 2 of 3 positions with fewer than 3 tokens are filled up with others of probability 0, and runs \
-        train the student to give those none: --keep-logits 2 fills none";
-    assert_eq!(made("asked", "--keep-logits 3"), (Some(3), filled.to_owned()));
+    assert_eq!(made("asked", "--keep-logits 3"), (Some(3), String::new()));
     assert_eq!(made("one", "--keep-logits 1"), (Some(1), String::new()));
     // An equal row counts once.
     case.write("rows.jsonl", [&*row, &row].concat());

@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 8a14f9e85d33427c6a1942bddbd53f24f82c1005b3c8bf78200dc1f04c6930a1
-// Body: b34a0e370c0a2a04bf79d085d77f246667a9e37029cf9b8f273f1ef299fe82db
+// Headers: 6c435639002d6eefa66938d9880b356349c582047b232f30f929dc1b251fbc48
+// Body: 01d083d170fc81c9e188fd4d0ca89a9b2a24e1038ba78bf232c64d584466b367
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -30,9 +30,9 @@ pub const SCALED_ELEMS_Q6_K: u32 = 16;
 
 pub const MOST_KEPT: u32 = 1024;
 
-pub const LORA_PARTS: u32 = 4;
-
 pub const NO_TOKEN: u32 = 4294967295;
+
+pub const LORA_PARTS: u32 = 4;
 
 parameters! {
     /// One micro-batch.
@@ -1208,7 +1208,8 @@ parameters! {
 parameters! {
     /// Parameter block of `head.topk`.
     pub struct head_topk_params, HeadTopkArgs {
-        /// `[tokens, keep]` u32, read, distinct(keep, vocab): tokens whose probabilities are known
+        /// `[tokens, keep]` u32, read, distinct(keep, vocab): tokens whose probabilities are known; NO_TOKEN behind
+        /// the last
         operand ids(Read => Dtype::U32, tokens * keep, Content::Distinct(p.keep, p.vocab));
         /// `[tokens, keep + 1]` f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last entry
         /// is for the remaining tokens combined

@@ -71,9 +71,10 @@ pub enum Content {
     Rows(u32),
     /// Rows of this many logits, some of them with ties, and about one in eight with one that is not finite.
     Logits(u32),
-    /// Rows of so many token ids below a bound, each once in its row.
+    /// Rows of so many token ids below a bound, each once in its row, and none, `u32::MAX`, behind the last.
     Distinct(u32, u32),
-    /// Rows of this many natural logarithms of probabilities that add up to 1, some of them too small for one.
+    /// Rows of this many natural logarithms of probabilities that add up to 1, some of them too small for one: of
+    /// tokens as [`Self::Distinct`] has them, and of all others.
     LogProbs(u32),
     /// Few distinct values, so that many are equal: 1, zeros and NaN of both signs.
     Few,

@@ -82,6 +82,10 @@ __device__ __forceinline__ void topk(const head_topk_params& p, TopkStorage& sto
     float top = LOWEST;
     for (uint32_t i = threadIdx.x; i < p.keep; i += VARIANT_THREADS) {
         const uint32_t id = ids[i];
+        if (id == NO_TOKEN) {
+            storage.logits[i] = NEGATIVE_INFINITY;
+            continue;
+        }
         storage.logits[i] = to_float(logits[id]);
         logits[id] = from_float<KEY_X>(NEGATIVE_INFINITY);
         top = fmaxf(top, storage.logits[i]);
@@ -121,6 +125,7 @@ __device__ __forceinline__ void topk(const head_topk_params& p, TopkStorage& sto
     const Category others = {log_probs[p.keep] * LOG2_E, apart + log2f(rest.soft) - log_total};
     Terms sums = threadIdx.x == 0 ? terms_of(others, beta) : Terms{};
     for (uint32_t i = threadIdx.x; i < p.keep; i += VARIANT_THREADS) {
+        if (ids[i] == NO_TOKEN) continue;
         const Terms terms = terms_of(known(i), beta);
         sums.divergence += terms.divergence, sums.of_student += terms.of_student;
     }
@@ -151,6 +156,7 @@ __device__ __forceinline__ void topk(const head_topk_params& p, TopkStorage& sto
     if (has_target && !target_is_known) logits[target] = from_float<KEY_X>(of_rest(target_logit) - ce_scale);
     sync_block(); // the known tokens' places have been written to
     for (uint32_t i = threadIdx.x; i < p.keep; i += VARIANT_THREADS) {
+        if (ids[i] == NO_TOKEN) continue;
         const Category it = known(i);
         const float q = exp2_ftz(it.student), exponent = fma_rn(storage.logits[i], scale, -shift);
         const float of_kd = beta == 0.0f ? kd_scale * (q - exp2_ftz(it.teacher)) : q * factor(it);

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::{SAMPLES, chunk, tolerance};
-use crate::abi::{HeadTopk, MASKED_TOKEN, head_topk_params, micro_scalars};
+use crate::abi::{HeadTopk, MASKED_TOKEN, NO_TOKEN, head_topk_params, micro_scalars};
 use crate::host::Views;
 use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant};
 
@@ -111,7 +111,9 @@ fn topk(p: &head_topk_params, views: &mut Views<'_>) {
             (*kd, *ce) = (0.0, 0.0);
             return;
         }
-        let [divergence, of_target] = of_row(p, row, (ids, log_probs), *target as usize, f64::from(loss_scale));
+        let (known, rest) = (ids.split(|id| *id == NO_TOKEN).next().unwrap_or_default(), log_probs[keep]);
+        let known = (known, &log_probs[..known.len()], rest);
+        let [divergence, of_target] = of_row(p, row, known, *target as usize, f64::from(loss_scale));
         (*kd, *ce) = (if divergence < 0.0 { 0.0 } else { divergence as f32 }, of_target as f32);
     });
 }
@@ -120,7 +122,7 @@ fn topk(p: &head_topk_params, views: &mut Views<'_>) {
 fn of_row(
     p: &head_topk_params,
     row: &mut [f32],
-    (ids, log_probs): (&[u32], &[f32]),
+    (ids, log_probs, of_rest): (&[u32], &[f32], f32),
     target: usize,
     loss_scale: f64,
 ) -> [f64; 2] {
@@ -131,7 +133,7 @@ fn of_row(
         log_sum(row.iter().zip(&is_known).filter(|(_, is_known)| !**is_known).map(|(logit, _)| *logit), temperature);
     let total = log_sum(row.iter().copied(), temperature);
     let plain = log_sum(row.iter().copied(), 1.0);
-    let last = Outcome { teacher: log_probs[ids.len()].into(), student: rest - total };
+    let last = Outcome { teacher: of_rest.into(), student: rest - total };
     let outcomes = ids.iter().zip(log_probs).map(|(id, log_prob)| Outcome {
         teacher: (*log_prob).into(),
         student: f64::from(row[*id as usize]) / temperature - total,

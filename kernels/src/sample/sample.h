@@ -1,9 +1,7 @@
 #ifndef PRECAST_SAMPLE_H
 #define PRECAST_SAMPLE_H
+#include "kept.h"
 #include "types.h"
-
-/* In place of a token: none is drawn. */
-#define NO_TOKEN 0xFFFFFFFFu
 
 /// sample { x: Dtype }: Draws a token of each row of logits.
 typedef struct sample_params {

@@ -1,4 +1,4 @@
-use precast_kernels::abi::{MASKED_TOKEN, head_distill_params, head_jsd_params, head_topk_params};
+use precast_kernels::abi::{MASKED_TOKEN, NO_TOKEN, head_distill_params, head_jsd_params, head_topk_params};
 
 use super::calculus::log_sum_exp;
 use super::launch::Launch;
@@ -102,13 +102,14 @@ fn losses_of_known(
     target: f64,
     [temperature, beta]: [f64; 2],
 ) -> (f64, f64) {
-    let known: Vec<usize> = ids.iter().map(|id| *id as usize).collect();
+    let known: Vec<usize> = ids.iter().filter(|id| **id != f64::from(NO_TOKEN)).map(|id| *id as usize).collect();
+    let log_probs = [&log_probs[..known.len()], &log_probs[ids.len()..]].concat();
     let (mut few, mut rest) = (Vec::new(), Vec::new());
     known.iter().for_each(|id| few.push(student[*id] / temperature));
     (0..student.len()).filter(|id| !known.contains(id)).for_each(|id| rest.push(student[id] / temperature));
     few.push(log_sum_exp(&rest));
     // Logarithms of probabilities are logits at temperature 1.
-    let (divergence, _) = losses([log_probs, &few], 0.0, 1.0, beta);
+    let (divergence, _) = losses([&log_probs, &few], 0.0, 1.0, beta);
     (divergence, log_sum_exp(student) - student[target as usize])
 }
 
@@ -133,6 +134,7 @@ pub fn topk(launch: &mut Launch) {
                 true => (0.0, 0.0),
                 false => {
                     launch.goes("the target is known", known.0.contains(&targets[token]));
+                    launch.goes("tokens are lacking", known.0.contains(&f64::from(NO_TOKEN)));
                     losses_of_known(known, row, targets[token], [temperature, beta])
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use precast_kernels::abi::MASKED_TOKEN;
+use precast_kernels::abi::{MASKED_TOKEN, NO_TOKEN};
 use rayon::prelude::*;
 
 use crate::inputs::data::{Chunk, MicroBatch};
@@ -155,12 +155,16 @@ impl HiddenStates {
     }
 }
 
-/// True if each row begins with distinct tokens below a bound: a kernel writes to their places.
+/// True if each row begins with distinct tokens below a bound, and none behind them: a kernel writes to their places.
 fn have_tokens(vocab: u32, rows: &[u8], (row_bytes, ids_bytes): (usize, usize)) -> bool {
     let mut ids = Vec::new();
     rows.chunks_exact(row_bytes).all(|row| {
         ids.clear();
         ids.extend(row[..ids_bytes].as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)));
+        let tokens = ids.iter().position(|id| *id == NO_TOKEN).unwrap_or(ids.len());
+        if ids.drain(tokens..).any(|id| id != NO_TOKEN) {
+            return false;
+        }
         ids.sort_unstable();
         ids.windows(2).all(|two| two[0] < two[1]) && ids.last().is_some_and(|last| *last < vocab)
     })
@@ -208,8 +212,10 @@ mod tests {
         let compact = Compact { keep_logits: 2, temperature: 1.0, student_vocab: 12 };
         let made = Made { compact: Some(compact), seq_len: 2, ..made() };
         let mut filling = Filling::open(dir.path(), &made).unwrap();
-        for (id, other) in [(1, 11), (3, 12), (5, 0)] {
-            let rows: Vec<u8> = [0_u32, other, 1, 2, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (id, [first, other]) in
+            [(1, [0, 11]), (3, [0, 12]), (5, [0, 0]), (7, [0, NO_TOKEN]), (8, [NO_TOKEN, 0]), (9, [NO_TOKEN; 2])]
+        {
+            let rows: Vec<u8> = [first, other, 1, 2, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
             filling.push(Entry::new(Key::of(&[id, 2], &[2, MASKED_TOKEN]), &rows)).unwrap();
         }
         filling.finish(Digest::of(b"head")).unwrap();
@@ -221,7 +227,8 @@ mod tests {
             (&parts[0][4..8], &parts[0][8..], &parts[1][8..12]),
             (&[11, 0, 0, 0][..], &[0; 8][..], &[3, 0, 0, 0][..])
         );
-        for (id, what) in [(3, "beyond the vocabulary"), (5, "a token twice")] {
+        assert!(read(7).is_ok());
+        for (id, what) in [(3, "beyond the vocabulary"), (5, "a token twice"), (8, "behind none"), (9, "no token")] {
             let refused = read(id).unwrap_err();
             let is_damaged = matches!(&refused, CacheError::Damaged { path, .. } if path.ends_with("hidden.bin"));
             assert!(is_damaged, "{what}: {refused}");

@@ -107,22 +107,12 @@ impl<'c> Contents<'c> {
         }
     }
 
-    /// Says which positions have more tokens than are kept where nobody has asked for so many, and which have fewer.
+    /// Says which positions have more tokens than are kept where nobody has asked for so many.
     fn note_kept(&self, keep_logits: u32, is_asked: bool) {
-        let [least, most] = [self.positions.first_key_value(), self.positions.last_key_value()]
-            .map(|end| end.map_or(0, |(tokens, _)| *tokens));
+        let most = self.positions.last_key_value().map_or(0, |(tokens, _)| *tokens);
         if keep_logits < most && !is_asked {
             let most = count(most as usize, "token");
             note(format_args!("the {keep_logits} likeliest of up to {most} a position are kept"));
-        }
-        let short: u64 = self.positions.range(..keep_logits).map(|(_, positions)| positions).sum();
-        if short > 0 {
-            note(format_args!(
-                "{short} of {} with fewer than {} are filled up with others of probability 0, and runs train the \
-                 student to give those none: --keep-logits {least} fills none",
-                count(self.rows as usize, "position"),
-                count(keep_logits as usize, "token")
-            ));
         }
     }
 }

@@ -145,13 +145,20 @@ fn logits(format: Format, count: usize, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<u
     })
 }
 
+/// Returns how many tokens a row of so many lacks, by its number: none at first.
+fn lacks(number: usize, row: u32) -> usize {
+    number * 7 % row.max(1) as usize
+}
+
 /// Draws [`Content::Distinct`].
 fn distinct(count: usize, (row, bound): (u32, u32), rng: &mut Pcg64Mcg) -> Vec<u32> {
     let mut ids = Vec::with_capacity(count);
-    for _ in 0..count / row as usize {
+    for number in 0..count / row as usize {
         // One of each of so many equal parts.
         let end = |part: u32| (u64::from(bound) * u64::from(part) / u64::from(row)) as u32;
         ids.extend(shuffled(row, rng).into_iter().map(|part| rng.random_range(end(part)..end(part + 1))));
+        let behind = ids.len() - lacks(number, row)..;
+        ids[behind].fill(u32::MAX);
     }
     ids
 }
@@ -159,10 +166,12 @@ fn distinct(count: usize, (row, bound): (u32, u32), rng: &mut Pcg64Mcg) -> Vec<u
 /// Draws [`Content::LogProbs`].
 fn log_probs(count: usize, row: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let mut drawn = Vec::with_capacity(count);
-    for _ in 0..count / row as usize {
+    for number in 0..count / row as usize {
         // Of a flat row and of a sharp one.
         let factor = if rng.random() { 1.0 } else { 40.0 };
-        let logits: Vec<f64> = (0..row).map(|_| factor * rng.sample::<f64, _>(StandardNormal)).collect();
+        let mut logits: Vec<f64> = (0..row).map(|_| factor * rng.sample::<f64, _>(StandardNormal)).collect();
+        let rest = row as usize - 1;
+        logits[rest - lacks(number, row - 1)..rest].fill(-1e9);
         let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let total = largest + logits.iter().map(|logit| (logit - largest).exp()).sum::<f64>().ln();
         drawn.extend(logits.iter().flat_map(|logit| ((logit - total) as f32).to_le_bytes()));

@@ -1,8 +1,8 @@
 //! The form of a cache of likely tokens.
 
-use std::collections::HashSet;
 use std::fmt;
 
+use precast_kernels::abi::NO_TOKEN;
 use precast_plan::TopTokens;
 use serde::{Deserialize, Serialize};
 
@@ -35,16 +35,14 @@ impl Compact {
     }
 
     /// Returns the row of a position of which others know these tokens, with their natural log-probabilities: the most
-    /// likely are kept. Where there are fewer, the last ids of the vocabulary fill it, with a probability of 0.
+    /// likely are kept. Behind fewer comes no token.
     pub fn row(self, mut known: Vec<(u32, f32)>) -> Vec<u8> {
         let keep = self.keep_logits as usize;
         known.sort_by(|(one, log), (other, of_other)| of_other.total_cmp(log).then(one.cmp(other)));
         known.truncate(keep);
         let sum: f64 = known.iter().map(|(_, log_prob)| f64::from(*log_prob).exp()).sum();
         let rest = (1.0 - sum).max(LEAST_REST).ln() as f32;
-        let is_known: HashSet<u32> = known.iter().map(|(id, _)| *id).collect();
-        let absent = (0..self.student_vocab).rev().filter(|id| !is_known.contains(id)).map(|id| (id, ABSENT));
-        known.extend(absent.take(keep - is_known.len()));
+        known.resize(keep, (NO_TOKEN, ABSENT));
         let ids = known.iter().flat_map(|(id, _)| id.to_le_bytes());
         let log_probs = known.iter().map(|(_, log_prob)| *log_prob).chain([rest]).flat_map(f32::to_le_bytes);
         ids.chain(log_probs).collect()
@@ -86,9 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_distinct_and_has_no_probability() {
+    fn behind_fewer_tokens_comes_none() {
         let (ids, log_probs) = row(4, &[(5, -0.1), (2, -3.0)]);
-        assert_eq!((ids, &log_probs[..4]), (vec![5, 2, 4, 3], &[-0.1, -3.0, ABSENT, ABSENT][..]));
+        assert_eq!((ids, &log_probs[..4]), (vec![5, 2, NO_TOKEN, NO_TOKEN], &[-0.1, -3.0, ABSENT, ABSENT][..]));
         assert_eq!(log_probs[4], row(2, &[(5, -0.1), (2, -3.0)]).1[2]);
         assert_eq!(ABSENT.exp().max(f32::MIN_POSITIVE), f32::MIN_POSITIVE);
     }
