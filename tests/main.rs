@@ -57,6 +57,7 @@ mod mathematics;
 mod messages;
 mod mixture;
 mod models;
+mod moments;
 mod on_policy;
 mod one_memory;
 mod other_sources;

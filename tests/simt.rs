@@ -115,7 +115,7 @@ fn train(golden: &Golden, mut session: Session, steps: usize, config: &RunConfig
         session.metrics(ticket).unwrap().0
     };
     let metrics = (0..steps).map(step).collect();
-    let [(_, master), ..] = session.state();
+    let [(.., master), ..] = session.state();
     (metrics, floats(&session.read(master[0].1).unwrap()))
 }
 

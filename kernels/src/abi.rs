@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 6c435639002d6eefa66938d9880b356349c582047b232f30f929dc1b251fbc48
-// Body: 01d083d170fc81c9e188fd4d0ca89a9b2a24e1038ba78bf232c64d584466b367
+// Headers: 87be6a9fde394ec207e76e0b42c41a62ac1f4a73020112479f180b9d1ea775aa
+// Body: 5d75d5a5b6d20b1249cf1be4030aeb4d833958718d5101c7fcf903cff089e20c
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -10,6 +10,7 @@ pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
 use super::Gamma;
 use super::Gate;
+use super::Moments;
 use super::Out;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -53,7 +54,8 @@ parameters! {
         bias_correction1: f32 = Scalar::Uniform(0.1, 1.0);
         /// uniform(0.1, 1.0): 1 - beta2^step
         bias_correction2: f32 = Scalar::Uniform(0.1, 1.0);
-        reserved: u32 = Scalar::Word(0);
+        /// below(1000000): from 1
+        step: u32 = Scalar::Below(1000000);
     }
 }
 
@@ -85,10 +87,10 @@ parameters! {
         operand metrics(Read => Dtype::F32, 6, Content::Scalars(step_metrics::CHECKED));
         /// `[n]` f32, update
         operand master(ReadWrite => Dtype::F32, n);
-        /// `[n]` f32, update
-        operand m(ReadWrite => Dtype::F32, n);
-        /// `[n]` f32, update, uniform(0.0, 1.0)
-        operand v(ReadWrite => Dtype::F32, n, Content::Uniform(0.0, 1.0));
+        /// `[n]` moments.dtype(), update
+        operand m(ReadWrite => self.moments.dtype(), n);
+        /// `[n]` moments.dtype(), update, uniform(0.0, 1.0)
+        operand v(ReadWrite => self.moments.dtype(), n, Content::Uniform(0.0, 1.0));
         /// `[n]` bf16, update if w == bf16: copy of `master`
         optional weights(ReadWrite if self.w == Dtype::Bf16 => Dtype::Bf16, n);
         /// elements
@@ -99,10 +101,14 @@ parameters! {
         scalar beta2(f32);
         scalar eps(f32);
         scalar weight_decay(f32);
+        /// if moments.are_rounded(): index of the first element in all that trains
+        scalar first(u64);
     }
-    |self, p| [n = p.n] {}
+    |self, p| [n = p.n] {
+        before first unless self.moments.are_rounded();
+    }
     /// Updates the master weights; with `w=bf16` also writes the working copy.
-    kernel AdamwUpdate = "adamw.update" { w: Dtype };
+    kernel AdamwUpdate = "adamw.update" { moments: Moments, w: Dtype };
 }
 
 parameters! {

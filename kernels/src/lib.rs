@@ -41,6 +41,7 @@ pub mod sample;
 pub mod scale;
 pub mod swiglu;
 
+pub use adamw::Moments;
 pub use gamma::Gamma;
 pub use gate::Gate;
 pub use out::Out;

@@ -19,7 +19,7 @@ typedef struct update_scalars {
     float lr;               ///< 1e-3
     float bias_correction1; ///< uniform(0.1, 1.0): 1 - beta1^step
     float bias_correction2; ///< uniform(0.1, 1.0): 1 - beta2^step
-    uint32_t reserved;
+    uint32_t step;          ///< below(1000000): from 1
 } update_scalars;
 
 /// Metrics of a step.

@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use precast_kernels::Arch;
-use precast_plan::{Gemm, Precision, Recompute};
+use precast_plan::{Gemm, Moments, Precision, Recompute};
 use precast_system::{files, say};
 
 use super::command::Arguments;
@@ -57,10 +57,11 @@ fn with_values(option: Arg) -> Arg {
 /// The values that a type has, or the most usual of them.
 type Names = fn() -> Vec<&'static str>;
 
-const VALUES: [(fn() -> TypeId, Names); 11] = [
+const VALUES: [(fn() -> TypeId, Names); 12] = [
     (TypeId::of::<Precision>, || texts(Precision::ALL)),
     (TypeId::of::<Recompute>, || texts(Recompute::ALL)),
     (TypeId::of::<Gemm>, || texts(Gemm::ALL)),
+    (TypeId::of::<Moments>, || texts(Moments::ALL)),
     (TypeId::of::<Schedule>, || texts(Schedule::ALL)),
     (TypeId::of::<Final>, || texts(Final::ALL)),
     (TypeId::of::<WeightFormat>, || texts(WeightFormat::ALL)),

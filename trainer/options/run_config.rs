@@ -304,11 +304,23 @@ impl RunConfig {
     /// Returns the choices that the plan follows from.
     pub fn recipe(&self) -> Recipe {
         let ShapeOptions { batch_size: batch, seq_len } = self.shape;
-        let ArithmeticOptions { recompute, precision, gemm, .. } = self.arithmetic;
+        let ArithmeticOptions { recompute, precision, gemm, moments, .. } = self.arithmetic;
         let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
         let objective = self.objective;
         let packed = self.on_policy.is_some() || self.places().packing != Packing::None;
         let own_prompts = self.own_prompts;
-        Recipe { batch, seq_len, packed, own_prompts, precision, objective, weight_decay, clip, recompute, gemm }
+        Recipe {
+            batch,
+            seq_len,
+            packed,
+            own_prompts,
+            precision,
+            objective,
+            weight_decay,
+            clip,
+            recompute,
+            gemm,
+            moments,
+        }
     }
 }

@@ -35,7 +35,7 @@ const VALUES: &str = "\
     teacher=a teacher_cache=k student=b model=c data=d eval_data=i out=e steps=7 epochs=0.25 batch_size=3 seq_len=5 \
     grad_accum=2 \
     lr=0.3 warmup=4 schedule=cosine weight_decay=0.7 clip=0.9 alpha=0.1 temperature=1.5 teacher_format=stored \
-    teacher_certificate=i max_teacher_kl=none beta=0.2 recompute=blocks precision=fp32 gemm=cublas \
+    teacher_certificate=i max_teacher_kl=none beta=0.2 recompute=blocks moments=bf16 precision=fp32 gemm=cublas \
     ship=q4_0 ship_head=q8_0 data_field=body \
     chat_date=2024-07-26 stop_token=k seed=9 shuffle=true shuffle_window=5 device=sim bundle=f tuned=j \
     trusted_key=RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3 \

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
+use precast_kernels::Dtype;
+use precast_plan::Moments;
 use precast_plan::training::CAST;
 use precast_system::files::{Aside, Listing};
 use precast_system::input;
@@ -84,8 +86,8 @@ pub fn prune(out: &mut Out, keep: u64, best: Option<u64>) -> Result<(), RunError
 }
 
 /// Bytes of a checkpoint's tensors, of so many elements each.
-pub fn bytes(elems: u64) -> u64 {
-    3 * 4 * elems
+pub fn bytes(elems: u64, moments: Moments) -> u64 {
+    (Dtype::F32.bytes() + 2 * moments.dtype().bytes()) * elems
 }
 
 /// Pieces of each rank, as a checkpoint lists them.
@@ -102,10 +104,11 @@ pub fn shards(session: &Session, ranks: &Ranks) -> Vec<Vec<(u64, u64)>> {
 fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path) -> Result<(), RunError> {
     let io = || RunError::io("write", path);
     let (rank, count) = (ranks.place.rank as usize, ranks.count() as usize);
-    for (name, pieces) in session.state() {
+    for (name, dtype, pieces) in session.state() {
         let mut file = aside.create(&file_name(name, rank, count)).map_err(io())?;
         let mut write = |part: &[u8]| file.write_all(part).map_err(io());
-        write(&header(name, pieces.iter().map(|(_, piece)| piece.elems).sum()))?;
+        let elems = pieces.iter().map(|(_, piece)| piece.elems).sum();
+        write(&header(name, elems, dtype))?;
         for (_, piece) in pieces {
             session.read_parts(piece, &mut write)?;
         }
@@ -190,12 +193,12 @@ impl Saved {
     /// [`RunError`] of the files or the device.
     pub fn restore(&self, session: &mut Session) -> Result<(), RunError> {
         let elems = session.plan.shards.elems();
-        for (name, targets) in session.restored_state() {
-            let mut tensor = self.tensor(name, elems)?;
+        for (name, dtype, targets) in session.restored_state() {
+            let mut tensor = self.tensor(name, elems, dtype)?;
             for (start, target) in targets {
                 let mut done = 0;
                 tensor.read_parts((start, target.elems), |part| {
-                    let count = part.len() as u64 / 4;
+                    let count = part.len() as u64 / dtype.bytes();
                     session.write(target.slice(done, count), part)?;
                     done += count;
                     Ok::<_, RunError>(())
@@ -211,10 +214,10 @@ impl Saved {
     /// # Errors
     /// [`RunError`] where the files do not hold as many.
     pub fn masters(&self, elems: u64) -> Result<SavedTensor, RunError> {
-        self.tensor("master", elems)
+        self.tensor("master", elems, Dtype::F32)
     }
 
-    fn tensor(&self, name: &str, elems: u64) -> Result<SavedTensor, RunError> {
+    fn tensor(&self, name: &str, elems: u64, dtype: Dtype) -> Result<SavedTensor, RunError> {
         let whole = [vec![(0, elems)]];
         let shards = if self.state.shards.is_empty() { &whole[..] } else { &self.state.shards };
         let found: u64 = shards.iter().flatten().map(|(_, elems)| elems).sum();
@@ -222,7 +225,7 @@ impl Saved {
             let problems = vec![format!("  {name} has {found} values and this student {elems}")];
             return Err(CheckpointError::tensors(&self.path, &problems).into());
         }
-        SavedTensor::open(&self.path, name, shards)
+        SavedTensor::open(&self.path, (name, dtype), shards)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast_fatbins::Digest;
-use precast_plan::Recipe;
+use precast_plan::{Moments, Recipe};
 use precast_runtime::cublas::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -116,7 +116,9 @@ impl Identity {
         let names = was.0.keys().filter(|name| complete || Role::ALL.iter().all(|role| role.name() != name.as_str()));
         let names = names.filter(|name| *name != DATA || self.0.contains_key(DATA));
         let names: BTreeSet<&String> = names.chain(self.0.keys()).collect();
-        let value = |of: &Self, name: &String| of.0.get(name).cloned().unwrap_or_else(|| "none".to_owned());
+        // Runs of versions without that option had them in fp32.
+        let absent = |name: &str| if name == "moments" { Moments::Fp32.to_string() } else { "none".to_owned() };
+        let value = |of: &Self, name: &String| of.0.get(name).cloned().unwrap_or_else(|| absent(name));
         let differences = names.into_iter().map(|name| Difference {
             name: name.clone(),
             was: value(was, name),
@@ -190,6 +192,9 @@ mod tests {
         assert_eq!(texts(&early), ["lr was 0.1, is 0.2"]);
         let whole = identity(&[("lr", "0.1"), ("seed", "1"), ("teacher", "a"), ("student", "c"), ("new", "x")]);
         assert_eq!(texts(&whole), ["new was none, is x", "student was b, is c"]);
+        let moments = |of| identity(&[("lr", "0.1"), ("seed", "1"), ("moments", of)]);
+        assert_eq!(texts(&moments("bf16")), ["moments was fp32, is bf16"]);
+        assert!(texts(&moments("fp32")).is_empty(), "a run of a version without that option goes on");
     }
 
     #[test]

@@ -4,18 +4,18 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use precast_kernels::Dtype;
 use precast_system::input;
-use safetensors::tensor::Dtype as Stored;
 
 use super::error::RunError;
-use crate::inputs::checkpoint::{CheckpointError, safetensors_header};
+use crate::inputs::checkpoint::{CheckpointError, safetensors_header, stored};
 
 /// Bytes of a tensor that are in memory at once.
 const PART_BYTES: u64 = 16 << 20;
 
 /// The header of a file of so many values.
-pub(super) fn header(name: &str, elems: u64) -> Vec<u8> {
-    safetensors_header([(name.to_owned(), vec![elems as usize], Stored::F32)], None)
+pub(super) fn header(name: &str, elems: u64, dtype: Dtype) -> Vec<u8> {
+    safetensors_header([(name.to_owned(), vec![elems as usize], stored(dtype))], None)
 }
 
 /// The file of a tensor, or of what a rank of several has of it.
@@ -23,8 +23,9 @@ pub(super) fn file_name(name: &str, rank: usize, ranks: usize) -> String {
     if ranks <= 1 { format!("{name}.safetensors") } else { format!("{name}-{:05}-of-{ranks:05}.safetensors", rank + 1) }
 }
 
-/// A tensor of f32 in the files of the ranks that wrote it, open.
+/// A tensor in the files of the ranks that wrote it, open.
 pub struct SavedTensor {
+    dtype: Dtype,
     files: Vec<(PathBuf, File)>,
     /// By its first element.
     pieces: Vec<Piece>,
@@ -47,20 +48,24 @@ impl SavedTensor {
     ///
     /// # Errors
     /// [`RunError`] of a file that is not there or of another size.
-    pub(super) fn open(directory: &Path, name: &str, shards: &[Vec<(u64, u64)>]) -> Result<Self, RunError> {
+    pub(super) fn open(
+        directory: &Path,
+        (name, dtype): (&str, Dtype),
+        shards: &[Vec<(u64, u64)>],
+    ) -> Result<Self, RunError> {
         let (mut files, mut pieces) = (Vec::new(), Vec::new());
         for (rank, own) in shards.iter().enumerate() {
             let path = directory.join(file_name(name, rank, shards.len()));
             let all = own.iter().map(|(_, elems)| elems).sum();
-            let (file, mut place) = open(&path, name, all)?;
+            let (file, mut place) = open(&path, name, all, dtype)?;
             files.push((path, file));
             for (start, elems) in own {
                 pieces.push(Piece { start: *start, elems: *elems, file: rank, place });
-                place += 4 * elems;
+                place += dtype.bytes() * elems;
             }
         }
         pieces.sort_unstable_by_key(|piece| piece.start);
-        Ok(Self { files, pieces, part: Vec::new() })
+        Ok(Self { dtype, files, pieces, part: Vec::new() })
     }
 
     /// Gives so many elements from one on to `take`, in order, in parts of whole elements.
@@ -72,17 +77,18 @@ impl SavedTensor {
         (start, elems): (u64, u64),
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        let bytes = self.dtype.bytes();
         for piece in &self.pieces {
             let (mut from, to) = (piece.start.max(start), (piece.start + piece.elems).min(start + elems));
             if from >= to {
                 continue;
             }
             let (path, file) = &mut self.files[piece.file];
-            let place = piece.place + 4 * (from - piece.start);
+            let place = piece.place + bytes * (from - piece.start);
             file.seek(SeekFrom::Start(place)).map_err(RunError::io("read", &*path))?;
             while from < to {
-                let count = (to - from).min(PART_BYTES / 4);
-                self.part.resize(4 * count as usize, 0);
+                let count = (to - from).min(PART_BYTES / bytes);
+                self.part.resize((bytes * count) as usize, 0);
                 file.read_exact(&mut self.part).map_err(RunError::io("read", &*path))?;
                 take(&self.part)?;
                 from += count;
@@ -91,7 +97,7 @@ impl SavedTensor {
         Ok(())
     }
 
-    /// So many elements from one on.
+    /// So many elements from one on, of a tensor of f32.
     ///
     /// # Errors
     /// [`RunError`] of a file.
@@ -106,14 +112,14 @@ impl SavedTensor {
 }
 
 /// A file of the header of so many values, and them. Returns where they begin, too.
-fn open(path: &Path, name: &str, elems: u64) -> Result<(File, u64), RunError> {
+fn open(path: &Path, name: &str, elems: u64, dtype: Dtype) -> Result<(File, u64), RunError> {
     let io = || RunError::io("read", path);
     let mut file = input::open(path).map_err(io())?;
-    let expected = header(name, elems);
+    let expected = header(name, elems, dtype);
     let mut found = vec![0; expected.len()];
-    let whole = file.metadata().map_err(io())?.len() == expected.len() as u64 + elems * 4;
+    let whole = file.metadata().map_err(io())?.len() == expected.len() as u64 + elems * dtype.bytes();
     if !whole || file.read_exact(&mut found).is_err() || found != expected {
-        let problems = vec![format!("  {name} is not the {elems} f32 values of this student")];
+        let problems = vec![format!("  {name} is not the {elems} {dtype} values of this student")];
         return Err(CheckpointError::tensors(path, &problems).into());
     }
     Ok((file, expected.len() as u64))
@@ -130,13 +136,16 @@ mod tests {
         for (rank, own) in shards.iter().enumerate() {
             let elems = own.iter().map(|(_, elems)| elems).sum();
             let values = own.iter().flat_map(|(start, elems)| (*start..start + elems).map(|one| one as f32));
-            let bytes = header("m", elems).into_iter().chain(values.flat_map(f32::to_le_bytes));
+            let bytes = header("m", elems, Dtype::F32).into_iter().chain(values.flat_map(f32::to_le_bytes));
             std::fs::write(dir.path().join(file_name("m", rank, 2)), bytes.collect::<Vec<u8>>()).unwrap();
         }
-        let mut tensor = SavedTensor::open(dir.path(), "m", &shards).unwrap();
+        let mut tensor = SavedTensor::open(dir.path(), ("m", Dtype::F32), &shards).unwrap();
         assert_eq!(tensor.read((0, 9)).unwrap(), (0..9).map(|one| one as f32).collect::<Vec<f32>>());
         assert_eq!(tensor.read((2, 6)).unwrap(), [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
-        let wrong = SavedTensor::open(dir.path(), "m", &[vec![(0, 9)], vec![]]).err().unwrap().to_string();
+        let half = SavedTensor::open(dir.path(), ("m", Dtype::Bf16), &shards).err().unwrap().to_string();
+        assert!(half.contains("m is not the 5 bf16 values"), "{half}");
+        let wrong =
+            SavedTensor::open(dir.path(), ("m", Dtype::F32), &[vec![(0, 9)], vec![]]).err().unwrap().to_string();
         assert!(wrong.contains("m is not the 9 f32 values"), "{wrong}");
     }
 }

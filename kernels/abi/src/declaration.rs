@@ -15,7 +15,7 @@ pub(crate) struct Struct {
     pub fields: Vec<Field>,
     /// Alignment in bytes, where the header asks for one.
     pub align: Option<u64>,
-    /// Index of the first field behind `#ifdef INT8`.
+    /// Index of the first field behind an `#ifdef`.
     pub tail: Option<usize>,
 }
 

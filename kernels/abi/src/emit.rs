@@ -116,13 +116,14 @@ fn launch(block: &Struct, said: &BlockComment, kernel: &Kernel, structs: &[Struc
         }
     }
     let mut said_of = Vec::new();
-    if let Some(tail) = block.tail.map(|tail| &block.fields[tail].name) {
-        let first = operands.iter().find(|(field, _)| field.name == *tail);
-        let (_, first) = first.context("the first field behind `#ifdef INT8` is no operand").with_context(at)?;
-        let condition = first.uses.first().and_then(|first| first.condition.as_deref());
-        let condition = condition.context("what stands behind `#ifdef INT8` has a condition");
+    if let Some(tail) = block.tail.map(|tail| &block.fields[tail]) {
+        let condition = match operands.iter().find(|(field, _)| field.name == tail.name) {
+            Some((_, first)) => first.uses.first().and_then(|first| first.condition.as_deref()),
+            None => tail.doc.strip_prefix("if ").and_then(|doc| top_level(doc, ": ").next()),
+        };
+        let condition = condition.context("what stands behind an `#ifdef` has a condition");
         let condition = condition.and_then(|condition| names.value(condition)).with_context(at)?;
-        said_of.push(format!("before {tail} unless {condition};"));
+        said_of.push(format!("before {} unless {condition};", tail.name));
     }
     let mut counts: Vec<&str> = operands.iter().flat_map(|(_, operand)| operand.shape()).collect();
     for (name, expression) in [("flops", &said.flops), ("bytes", &said.bytes)] {

@@ -27,13 +27,12 @@ pub(crate) struct Headers {
 /// uninitialized in what is launched.
 pub(crate) fn read(files: &[HeaderFile], scratch: &Path) -> Result<Headers> {
     let mut headers = parse(&bindings(files, scratch, Blocks::Whole)?)?;
-    let short = parse(&bindings(files, scratch, Blocks::WithoutInt8)?)?;
+    let short = parse(&bindings(files, scratch, Blocks::WithoutTails)?)?;
     for whole in &mut headers.structs {
         place(whole, files);
         refuse(whole)?;
         let short = short.structs.iter().find(|short| short.name == whole.name);
-        let short =
-            short.with_context(|| format!("{} stands behind `#ifdef INT8`: fields may, no block", whole.name))?;
+        let short = short.with_context(|| format!("{} stands behind an `#ifdef`: fields may, no block", whole.name))?;
         whole.tail = (short.fields.len() < whole.fields.len()).then_some(short.fields.len());
     }
     Ok(headers)
@@ -76,9 +75,12 @@ fn refuse(found: &Struct) -> Result<()> {
 #[derive(Clone, Copy, PartialEq)]
 enum Blocks {
     Whole,
-    /// Without those that kernels of int8 alone are given.
-    WithoutInt8,
+    /// Without those that some kernels alone are given.
+    WithoutTails,
 }
+
+/// Macros that let a block end in fields for some kernels: of int8, and of moments in another format than f32.
+const TAILS: [&str; 2] = ["INT8", "KEY_MOMENTS"];
 
 /// Lets bindgen translate the headers.
 fn bindings(files: &[HeaderFile], scratch: &Path, blocks: Blocks) -> Result<String> {
@@ -89,7 +91,7 @@ fn bindings(files: &[HeaderFile], scratch: &Path, blocks: Blocks) -> Result<Stri
     let mut builder = bindgen::Builder::default()
         .header_contents("all.h", &all)
         .blocklist_type("__uint.*_t|address|tensor_map")
-        .clang_args((blocks == Blocks::Whole).then_some("-DINT8"))
+        .clang_args(TAILS.iter().filter(|_| blocks == Blocks::Whole).map(|name| format!("-D{name}")))
         .clang_arg("-fparse-all-comments")
         .explicit_padding(true)
         .layout_tests(cfg!(test))

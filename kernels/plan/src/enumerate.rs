@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use precast_kernels::{Arch, Block, Key, KeyVariant, Variant};
+use precast_kernels::{Arch, Block, Key, KeyVariant, Moments, Variant};
 use rayon::prelude::*;
 
 use crate::adapters::{Adapters, Target};
@@ -75,6 +75,7 @@ fn together(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
     teachers(models, arch, visit);
     if let Some(model) = models.first() {
         ranks(model, arch, visit);
+        rounded_moments(model, arch, visit);
     }
 }
 
@@ -177,6 +178,15 @@ fn ranks(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let share = Share { replicas: 4, ranks: 2, rank: 0 };
     let request = TrainingRequest { share, ..TrainingRequest::new(student, &recipe, arch) };
     TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
+}
+
+/// Lowers updates that round moments, which depend on neither models nor anything else of a recipe than the precision.
+fn rounded_moments(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let recipe = Recipe { precision, moments: Moments::Bf16, ..Recipe::PLAIN };
+        let training = TrainingPlan::new(TrainingRequest::new(student, &recipe, arch));
+        training.into_iter().for_each(|training| visit(&training.plan));
+    }
 }
 
 /// Lowers evaluations of a model in each precision and form, and comparisons with another form of itself.

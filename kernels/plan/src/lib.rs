@@ -76,6 +76,7 @@ pub use precast_core::plan::{
     Tensor, Touch, Work, keys,
 };
 pub use precast_core::{ChipMemory, chips, human_bytes};
+pub use precast_kernels::Moments;
 pub use predictions::{KnownTokens, TopTokens};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use sampling::Sampling;

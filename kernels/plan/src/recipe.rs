@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use precast_kernels::Dtype;
+use precast_kernels::{Dtype, Moments};
 use serde::Serialize;
 
 use crate::config::ModelConfig;
@@ -17,7 +17,7 @@ use crate::share::ShareError;
 pub enum Precision {
     /// f32 throughout, no TF32.
     Fp32,
-    /// bf16 weights and activations; fp32 master weights, sums, statistics and moments.
+    /// bf16 weights and activations; fp32 master weights, sums and statistics.
     Bf16,
     /// Like bf16, except that the inputs of the student's layers' GEMMs, forward and for gradients of inputs, are
     /// rotated and quantized to 8 bits.
@@ -120,6 +120,8 @@ pub struct Recipe {
     pub recompute: Recompute,
     /// Executor of GEMMs.
     pub gemm: Gemm,
+    /// Format of AdamW's moments.
+    pub moments: Moments,
 }
 
 impl Recipe {
@@ -144,10 +146,12 @@ impl Recipe {
         clip: 0.0,
         recompute: Recompute::None,
         gemm: Gemm::Bundle,
+        moments: Moments::Fp32,
     };
 
     /// Returns a recipe of each kind that flags can reach, for micro-batches of one sequence. The kernels of a run
-    /// depend on nothing else of its recipe: numbers are arguments, and cuBLASLt only removes kernels.
+    /// depend on nothing else of its recipe: numbers are arguments, cuBLASLt only removes kernels, and of the moments'
+    /// format AdamW's alone depends.
     pub fn every(seq_len: u32) -> impl Iterator<Item = Self> {
         let choices = Objective::EVERY.into_iter().flat_map(|objective| {
             let precisions = Precision::ALL.into_iter();

@@ -82,12 +82,10 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
 
 /// Draws any recipe that flags can reach.
 fn recipes() -> impl Strategy<Value = Recipe> {
-    let every = proptest::sample::select(Recipe::every(1).collect::<Vec<_>>());
-    (every, 1u32..40, 1u32..700, any::<bool>()).prop_map(|(recipe, batch, seq_len, own_prompts)| Recipe {
-        batch,
-        seq_len,
-        own_prompts,
-        ..recipe
+    let kinds = proptest::sample::select(Recipe::every(1).collect::<Vec<_>>());
+    let moments = proptest::sample::select(&Moments::ALL[..]);
+    (kinds, moments, 1u32..40, 1u32..700, any::<bool>()).prop_map(|(recipe, moments, batch, seq_len, own_prompts)| {
+        Recipe { batch, seq_len, own_prompts, moments, ..recipe }
     })
 }
 

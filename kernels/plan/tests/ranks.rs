@@ -202,6 +202,30 @@ fn a_rank_keeps_its_part_and_one_keeps_everything() {
 }
 
 #[test]
+fn moments_in_bf16_take_half_the_memory_and_change_nothing_else() {
+    let config = model();
+    for recipe in Precision::ALL.map(|precision| Recipe { precision, ..distillation() }) {
+        for adapters in [Adapters::none(), Adapters::uniform(&config, &Target::ALL, 8, 1.0)] {
+            for share in [(4, 1), (4, 2), (4, 4)] {
+                let of = |moments| plans(&config, &Recipe { moments, ..recipe }, &adapters, share);
+                for (whole, half) in of(Moments::Fp32).into_iter().zip(of(Moments::Bf16)) {
+                    let rows = |plan: &TrainingPlan| MemoryTable::of(&plan.plan).rows;
+                    for (whole, half) in rows(&whole).into_iter().zip(rows(&half)) {
+                        assert_eq!(half.category, whole.category, "{share:?}");
+                        // But for the alignment of buffers.
+                        let (expected, most) = match whole.category == category::MOMENTS {
+                            true => (whole.bytes / 2, 512),
+                            false => (whole.bytes, 0),
+                        };
+                        assert!(half.bytes.abs_diff(expected) <= most, "{share:?}: {} of {}", half.bytes, whole.bytes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn weights_are_gathered_beside_the_teacher() {
     let config = model();
     for recipe in Precision::ALL.map(|precision| Recipe { precision, ..distillation() }) {

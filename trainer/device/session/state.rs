@@ -1,5 +1,6 @@
 //! Pieces of the weights that train, for checkpoints and results.
 
+use precast_kernels::Dtype;
 use precast_plan::weights::Trained;
 use precast_plan::{AdapterParameter, Parameter, Tensor};
 use precast_runtime::DriverError;
@@ -7,10 +8,13 @@ use precast_runtime::DriverError;
 use super::Session;
 use crate::inputs::adapter::{extent, gathered};
 
+/// A part of the optimizer's state: its name, its dtype, and its pieces, each with where it begins.
+type State = (&'static str, Dtype, Vec<(u64, Tensor)>);
+
 impl Session {
-    /// Returns the optimizer's state: master weights, first and second moments, flat, f32: the pieces that this rank
-    /// updates, each with where it begins.
-    pub fn state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
+    /// Returns the optimizer's state: master weights, first and second moments, flat: the pieces that this rank
+    /// updates.
+    pub fn state(&self) -> [State; 3] {
         let Trained { master, m, v, .. } = self.trained();
         let whole = self.plan.has_whole_masters();
         let own = self.plan.shards.own();
@@ -19,15 +23,16 @@ impl Session {
             .map(|piece| (piece.start, master.slice(if whole { piece.start } else { piece.local }, piece.elems)));
         let masters = masters.collect();
         let pieces = |of: Tensor| own.iter().map(|piece| (piece.start, of.slice(piece.local, piece.elems))).collect();
-        [("master", masters), ("m", pieces(m)), ("v", pieces(v))]
+        let part = |name, of: Tensor, pieces| (name, of.format.dtype().expect("it is dense"), pieces);
+        [part("master", master, masters), part("m", m, pieces(m)), part("v", v, pieces(v))]
     }
 
     /// Returns the destinations of a checkpoint's tensors on this rank: as [`Self::state`], and all master weights
     /// where it has them all.
-    pub fn restored_state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
+    pub fn restored_state(&self) -> [State; 3] {
         let [mut masters, m, v] = self.state();
         if self.plan.has_whole_masters() {
-            masters.1 = vec![(0, self.trained().master)];
+            masters.2 = vec![(0, self.trained().master)];
         }
         [masters, m, v]
     }

@@ -138,7 +138,7 @@ impl Session {
             lr: lr as f32,
             bias_correction1: correction(Recipe::BETA1),
             bias_correction2: correction(Recipe::BETA2),
-            reserved: 0,
+            step: (step + 1) as u32,
         };
         self.sealed.write(self.plan.update, bytemuck::bytes_of(&scalars))?;
         self.sealed.run(UPDATE)?;

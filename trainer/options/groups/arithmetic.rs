@@ -1,7 +1,7 @@
 //! Options of the arithmetic of a step.
 
 use clap::Args;
-use precast_plan::{Gemm, Precision, Recompute};
+use precast_plan::{Gemm, Moments, Precision, Recompute};
 use serde::Serialize;
 
 use super::Change;
@@ -28,6 +28,11 @@ pub struct ArithmeticOptions {
     #[arg(long, value_name = "WHAT", default_value_t, num_args = 0..=1, default_missing_value = "norms",
           help_heading = "Memory", add = Change::AtResume)]
     pub recompute: Recompute,
+    /// Format of AdamW's moments: fp32 or bf16, half the memory, rounded up or down at random so that the mean is right
+    ///
+    /// Step and element decide the random bits: a run has the same weights on any number of GPUs, and continued.
+    #[arg(long, value_name = "F", default_value_t, help_heading = "Memory")]
+    pub moments: Moments,
     /// Train for a GGUF file in this format, q8_0, q4_0 or q4_k: behind each update the student's matrices are
     /// quantized to its blocks, and steps compute with the values that these have
     ///

@@ -151,7 +151,7 @@ fn disk_space(
     let of_best = if r#final.has_best() && eval_every > 0 { written(eval_every) } else { 0 };
     let results = if r#final == Final::Both { 2 } else { 1 };
     Ok(DiskSpace {
-        checkpoint_bytes: checkpoint::bytes(session.plan.shards.elems()),
+        checkpoint_bytes: checkpoint::bytes(session.plan.shards.elems(), config.arithmetic.moments),
         student_bytes: results * student_bytes,
         // The best one may be another than the latest.
         keep: config.output.keep.saturating_add(u64::from(!config.eval_data.is_empty())),

@@ -67,6 +67,11 @@ impl<'s> OptimizerState<'s> {
         of.into_iter().filter(|(.., elems)| *elems > 0).map(|(name, tensor, elems)| (name, tensor.slice(0, elems)))
     }
 
+    /// Returns so many of the gradients, which are cleared before the moments.
+    pub fn cleared_grad(&self, elems: u64) -> Tensor {
+        self.trained.grad.slice(0, elems)
+    }
+
     /// True if ranks hold pieces of master weights that no working copy has.
     pub fn has_rounded_pieces(&self) -> bool {
         !self.whole && !self.rounded.is_empty()
@@ -192,6 +197,7 @@ impl Ops<'_> {
         self.b.launch("grad_norm.finish", GradNormFinish {}, args);
         let copy = state.updated_copy();
         let w = if copy.is_some() { state.dtype } else { Dtype::F32 };
+        let key = AdamwUpdate { moments: recipe.moments, w };
         for (index, piece) in state.pieces() {
             let slice = |of: Tensor, start| of.slice(start, piece.elems);
             let args = AdamwArgs {
@@ -208,8 +214,9 @@ impl Ops<'_> {
                 beta2: Recipe::BETA2,
                 eps: Recipe::EPS,
                 weight_decay: recipe.weight_decay,
+                first: piece.start,
             };
-            self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, args);
+            self.b.launch(format!("adamw{index}"), key, args);
         }
         match state.copy {
             Some(all) if !state.whole => self.narrow_pieces(state, all, copy.is_none()),

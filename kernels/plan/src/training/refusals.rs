@@ -59,7 +59,7 @@ impl<'a> Run<'a> {
         check_bytes(teacher, (student, !adapters.is_empty(), !formats.is_dense()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
-        bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision, false)))?;
+        bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(&recipe, false)))?;
         Ok(Self { teacher, student, formats, adapters, recipe, share, decode, on_policy, arch })
     }
 
@@ -147,9 +147,10 @@ fn check_rounded(student: &ModelConfig, formats: &Formats) -> Result<(), PlanErr
 }
 
 /// Returns the bytes per trained parameter: weight, master weight if distinct, gradient and two moments.
-fn trained_bytes(precision: Precision, is_rounded: bool) -> u64 {
-    let dtype = precision.dtype();
-    dtype.bytes() + if dtype == Dtype::F32 && !is_rounded { 12 } else { 16 }
+fn trained_bytes(recipe: &Recipe, is_rounded: bool) -> u64 {
+    let dtype = recipe.precision.dtype();
+    let master = if dtype == Dtype::F32 && !is_rounded { 0 } else { 4 };
+    dtype.bytes() + master + 4 + 2 * recipe.moments.dtype().bytes()
 }
 
 /// Refuses models whose largest parts alone are too large.
@@ -159,7 +160,7 @@ fn check_bytes(
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
     let bytes = recipe.precision.dtype().bytes();
-    let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision, is_rounded) };
+    let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe, is_rounded) };
     let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.depth() };
     let head;
     let of_teacher = match teacher {

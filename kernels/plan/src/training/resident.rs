@@ -63,14 +63,11 @@ impl Residents {
                 let formats = (run.formats, dtype);
                 Some(Weights::frozen(b, "student", category::STUDENT_WEIGHTS, config, formats, Passes::Forward))
             }
-            (None, None) => {
-                let precision = (run.formats, run.recipe.precision);
-                Some(Weights::trained(b, "student", config, precision, run.share))
-            }
+            (None, None) => Some(Weights::trained(b, "student", config, (run.formats, &run.recipe), run.share)),
         };
         let parameters = run.adapters.clone();
-        let adapters =
-            parameters.map(|parameters| AdapterWeights::trained(b, "student.adapters", parameters, dtype, run.share));
+        let adapters = parameters
+            .map(|parameters| AdapterWeights::trained(b, "student.adapters", parameters, &run.recipe, run.share));
         let tables = |weights| Resident::new(b, "student", config, weights, run.recipe.seq_len);
         let base = weights.map(tables).or(base).expect("a student has weights");
         let student = match &adapters {

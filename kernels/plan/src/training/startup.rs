@@ -12,6 +12,7 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::staged::{CERTIFY, Staged, WIDEN};
 use precast_core::plan::{Builder, Tensor};
+use precast_kernels::Dtype;
 
 /// Quantizes the int8 models. With `certified`, measures the distance of an int8 teacher from the dense one.
 pub(super) fn quantize(
@@ -49,7 +50,11 @@ impl Step<'_> {
         ops.scope("clear");
         let semaphores = self.semaphores.map(|semaphores| ("semaphores", semaphores));
         for (name, tensor) in self.state.cleared().chain(semaphores) {
-            ops.clear(name, tensor);
+            match tensor.format == Dtype::Bf16 {
+                // Only f32 is filled: the zeros of moments in bf16 are those of gradients.
+                true => ops.cast(name, self.state.cleared_grad(tensor.elems), tensor),
+                false => ops.clear(name, tensor),
+            }
         }
         ops.scope("student");
         ops.phase(CAST);

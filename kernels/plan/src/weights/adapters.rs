@@ -7,6 +7,7 @@ use super::model::Weights;
 use super::weight::{Kept, Role, Weight};
 use crate::adapters::{AdapterParameters, StackLayout};
 use crate::category;
+use crate::recipe::Recipe;
 use crate::share::{Shards, Share};
 use precast_core::plan::Builder;
 
@@ -27,13 +28,14 @@ impl AdapterWeights {
         b: &mut Builder,
         name: &str,
         parameters: AdapterParameters,
-        dtype: Dtype,
+        recipe: &Recipe,
         share: Share,
     ) -> Self {
-        let moments = Shards::new(share, &parameters.sections()).own_elems();
+        let own = Shards::new(share, &parameters.sections()).own_elems();
+        let dtype = recipe.precision.dtype();
         // The adapter written at the end is its master weights.
-        let kept =
-            Kept { weights: (dtype != Dtype::F32).then_some(parameters.elems), masters: parameters.elems, moments };
+        let weights = (dtype != Dtype::F32).then_some(parameters.elems);
+        let kept = Kept { weights, masters: parameters.elems, moments: (own, recipe.moments.dtype()) };
         let all = Weight::declare_trained(b, (name, category::ADAPTERS), parameters.elems, dtype, kept);
         Self::new(all, parameters)
     }

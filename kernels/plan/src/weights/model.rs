@@ -16,7 +16,7 @@ use crate::config::{LayerKind, ModelConfig};
 use crate::family::{DeltaRuleModules, Module, QkNorm};
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, DECAYS, Parameter, Parameters, QK_NORMS, Stack, stacks};
-use crate::recipe::Precision;
+use crate::recipe::{Precision, Recipe};
 use crate::share::{Shards, Share};
 
 /// The weights of a model.
@@ -120,13 +120,14 @@ impl Weights {
         b: &mut Builder,
         name: &str,
         config: &ModelConfig,
-        (formats, precision): (&Formats, Precision),
+        (formats, recipe): (&Formats, &Recipe),
         share: Share,
     ) -> Self {
         let parameters = Parameters::new(config);
         let rounded = Rounded::of(&parameters, formats);
         let own = Shards::new(share, &parameters.sections()).own_elems();
-        let (dtype, category) = (precision.dtype(), category::STUDENT_WEIGHTS);
+        let (precision, category) = (recipe.precision, category::STUDENT_WEIGHTS);
+        let dtype = precision.dtype();
         let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, Passes::Both));
         // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
@@ -134,7 +135,7 @@ impl Weights {
         let masters = if config.has_delta_rule() { parameters.elems } else { own };
         let has_copy = dtype != Dtype::F32 || !rounded.is_empty();
         let weights = has_copy.then_some(parameters.elems - left_out_elems);
-        let kept = Kept { weights, masters, moments: own };
+        let kept = Kept { weights, masters, moments: (own, recipe.moments.dtype()) };
         let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
         let weight = |(extent, start): (&u64, &u64)| {
             let place = if *start < left_out.end { *start } else { start - left_out_elems };

@@ -20,7 +20,7 @@ pub enum Role {
     Trained(Trained),
 }
 
-/// Optimizer state of a trained weight, each f32 and of as many elements.
+/// Optimizer state of a trained weight, each of as many elements; all but the moments in f32.
 ///
 /// With several ranks, a rank keeps `m` and `v`, and `master` unless launches read it, only for its own pieces
 /// ([`crate::Shards::own`]), one after the other; `grad` is complete.
@@ -29,9 +29,9 @@ pub struct Trained {
     /// Master weights, which launches read in fp32, unless they read the values of blocks.
     pub master: Tensor,
     pub grad: Tensor,
-    /// AdamW's first moments, fp32.
+    /// AdamW's first moments, in the format of the recipe.
     pub m: Tensor,
-    /// AdamW's second moments, fp32.
+    /// AdamW's second moments, in the same format.
     pub v: Tensor,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Kept {
     /// Elements of the copy that launches read; none where they read the master weights.
     pub weights: Option<u64>,
     pub masters: u64,
-    pub moments: u64,
+    pub moments: (u64, Dtype),
 }
 
 impl Weight {
@@ -95,8 +95,8 @@ impl Weight {
             }
         };
         let grad = flat("grad", category::GRADIENTS, Dtype::F32, elems);
-        let (m, v) =
-            (flat("m", category::MOMENTS, Dtype::F32, moments), flat("v", category::MOMENTS, Dtype::F32, moments));
+        let (count, of) = moments;
+        let [m, v] = ["m", "v"].map(|part| flat(part, category::MOMENTS, of, count));
         Self { tensor, role: Role::Trained(Trained { master, grad, m, v }) }
     }
 
