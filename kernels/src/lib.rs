@@ -9,6 +9,7 @@ pub mod abi;
 mod gamma;
 mod gate;
 pub mod host;
+mod moments;
 mod out;
 pub mod rows;
 
@@ -41,9 +42,9 @@ pub mod sample;
 pub mod scale;
 pub mod swiglu;
 
-pub use adamw::Moments;
 pub use gamma::Gamma;
 pub use gate::Gate;
+pub use moments::Moments;
 pub use out::Out;
 use precast_core::shell::quoted;
 use precast_core::source::Common;

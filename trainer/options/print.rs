@@ -6,7 +6,7 @@ use precast_system::terminal::visible;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::resolve::SELF;
+use super::groups::SELF;
 use super::usage::UsageError;
 use super::{Division, RunConfig, all, is_of_teacher};
 

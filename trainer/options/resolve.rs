@@ -4,16 +4,11 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Share};
 
-use super::groups::{ModelOptions, OnPolicyOptions, Options, PackingOptions, TeachingOptions};
+use super::groups::{BASE, ModelOptions, OnPolicyOptions, Options, PackingOptions, SELF, TeachingOptions};
 use super::usage::{UsageError, first_asked, missing};
 use super::{Asked, Given, Length, RunConfig};
 use crate::inputs::data::Packing;
 use crate::inputs::teacher_cache;
-
-/// Name of the student as its own teacher.
-pub(super) const SELF: &str = "self";
-/// Name of an adapter's base as its teacher.
-const BASE: &str = "base";
 
 /// Weights of a student that teach it.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::resolve::SELF;
+use super::groups::SELF;
 use super::ship::File;
 use super::{
     ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,

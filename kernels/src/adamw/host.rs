@@ -1,9 +1,10 @@
 use half::bf16;
 use rayon::prelude::*;
 
-use super::moments::{Moment, Randoms};
-use super::{AdamwUpdate, Moments};
+use super::AdamwUpdate;
+use super::rounding::{Moment, Randoms};
 use crate::Dtype;
+use crate::Moments;
 use crate::abi::{adamw_params, step_metrics, update_scalars};
 use crate::host::{Views, vectorized};
 

@@ -14,13 +14,13 @@
 //! Training", 2020.
 
 mod host;
-mod moments;
-
-pub use moments::Moments;
+mod rounding;
 
 pub use crate::abi::AdamwUpdate;
 use crate::host::Views;
-use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant, source};
+use crate::{
+    Batch, Build, Dtype, Geometry, Moments, Operand, Reference, Source, Threads, Tolerance, one_variant, source,
+};
 
 impl Build for AdamwUpdate {
     one_variant!(Threads { threads: 256 });

@@ -7,6 +7,11 @@ use clap::Args;
 use super::Change;
 use super::values::model;
 
+/// Name of the student as its own teacher.
+pub const SELF: &str = "self";
+/// Name of an adapter's base as its teacher.
+pub const BASE: &str = "base";
+
 /// The models of a run: a teacher, or a cache of one, and its student; or a model alone.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
