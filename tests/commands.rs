@@ -134,6 +134,8 @@ fn sandbox() -> Case {
     let log_probs = json!([null, [-0.1, -2.5], [-0.02, -4.5]]);
     let likely = json!({"input_ids": [9, 4, 7], "top_ids": [null, [4, 2], [7, 4]], "top_logprobs": log_probs});
     case.write("likely.jsonl", likely.to_string());
+    let hinted = json!({"prompt": "the cat", "completion": " sat", "teacher_prompt": "It sat: the cat"});
+    case.write("rows.jsonl", format!("{hinted}\n"));
     case.write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n{\"prompt\": \"on the mat\"}\n");
     case
 }

@@ -11,8 +11,8 @@ use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, GenerationPlan,
-    HiddenPlan, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling, Share,
-    Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest, build_keys,
+    HiddenPlan, ModelConfig, Moments, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling,
+    Share, Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest, build_keys,
     guard::GUARD, keys, staged::CERTIFY,
 };
 use precast_runtime::sim::{Faults, Sim};
@@ -220,10 +220,11 @@ proptest! {
                 let training = planned(request.taught_by(Some(&teacher)));
                 requested.extend(training.iter().flat_map(|training| launched(training, &built, accum)));
             }
-            // Replicas and ranks add up what each has.
+            // Replicas and ranks add up what each has, moments may be rounded, and teachers read other prompts.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
+            let recipe = Recipe { moments: Moments::Bf16, own_prompts: true, ..recipe };
             let request = TrainingRequest { teacher: own, student: whole, recipe, share: several,
                 decode: Some(decode), on_policy: true, arch: Arch::Sim };
             let training = planned(request);

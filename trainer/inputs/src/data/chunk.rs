@@ -57,6 +57,11 @@ impl Chunk {
         prompt.iter().chain(&self.ids[behind..]).copied()
     }
 
+    /// Tokens that it holds in memory.
+    pub fn tokens(&self) -> usize {
+        self.ids.len() + self.teacher_prompt.as_ref().map_or(0, Vec::len)
+    }
+
     /// Places that it takes: those of the student's tokens that predict, or of the teacher's, if those are more.
     pub fn places(&self) -> usize {
         self.targets().len().max(self.taught().count().saturating_sub(1))

@@ -94,7 +94,7 @@ impl Queue {
 }
 
 fn tokens(item: &Item) -> usize {
-    if let Item::Chunk(chunk) = item { chunk.ids.len() } else { 0 }
+    if let Item::Chunk(chunk) = item { chunk.tokens() } else { 0 }
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Stream {
         }
         match self.queue.pop() {
             Item::Chunk(chunk) => {
-                self.tokens += chunk.ids.len();
+                self.tokens += chunk.tokens();
                 if self.tokens > self.most_kept {
                     self.kept = None;
                 } else if let Some(kept) = &mut self.kept {
@@ -117,7 +117,7 @@ fn produce(corpus: &Corpus, portion: usize, queue: &Queue, most_kept: usize) {
     loop {
         let mut tokens = 0;
         let pass = corpus.pass_of(portion, &mut |chunk| {
-            tokens += chunk.ids.len();
+            tokens += chunk.tokens();
             queue.push(Item::Chunk(Arc::new(chunk)))
         });
         let goes_on = match pass {
