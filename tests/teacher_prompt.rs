@@ -36,7 +36,7 @@ fn distill(case: &Case, out: &str, arguments: &str) -> Command {
     case.distill(out, [given, data, arguments])
 }
 
-/// The same prompt given to the teacher once more changes no bit, and another one does.
+/// A teacher that is given the prompt once more changes no bit, and one that is given another does.
 #[test]
 fn a_teacher_that_is_given_the_same_prompt_has_the_same_bits() {
     let case = case();
@@ -55,7 +55,7 @@ fn a_teacher_that_is_given_the_same_prompt_has_the_same_bits() {
     }
 }
 
-/// Whether the student, its base or another model teaches.
+/// Another model teaches, or the student itself, or its base.
 #[test]
 fn ranks_recomputing_and_continuing_give_one_set_of_weights() {
     let case = case();
@@ -89,7 +89,7 @@ fn ranks_recomputing_and_continuing_give_one_set_of_weights() {
     assert!(said.contains("weights that teach"), "{said}");
 }
 
-/// What the student writes is scored as it was drawn, and the teacher reads it behind its own prompt.
+/// The student's completions are scored as they were drawn, and the teacher reads them behind its own prompt.
 #[test]
 fn completions_are_compared_behind_either_prompt() {
     let case = case();
@@ -188,7 +188,7 @@ fn what_cannot_be_compared_is_refused_by_name() {
     assert!(!case.has("out"));
 }
 
-/// What the student's own weights teach takes no weights of its own.
+/// A student that teaches itself has no second copy of its weights.
 #[test]
 fn a_student_that_teaches_itself_is_in_memory_once() {
     let case = case();
@@ -206,4 +206,13 @@ fn a_student_that_teaches_itself_is_in_memory_once() {
     let (of_teacher, own, masters) = bytes("teacher");
     assert!(of_teacher > Some(0));
     assert_eq!(bytes("self"), (None, own, masters));
+    // A plan of an on-policy run counts the teacher's sequences, too.
+    case.write("none.jsonl", rows(|_, _| None));
+    let inputs = |data: &str| {
+        let line =
+            "plan --json --device sim --batch-size 2 --seq-len 24 --student student --teacher teacher --on-policy";
+        let json: Value = case.run([line, "--max-tokens 9 --data", data]).json();
+        json["memory"]["total_bytes"].as_u64().unwrap()
+    };
+    assert!(inputs("rows.jsonl") > inputs("none.jsonl"));
 }

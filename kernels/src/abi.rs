@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 87be6a9fde394ec207e76e0b42c41a62ac1f4a73020112479f180b9d1ea775aa
-// Body: 5d75d5a5b6d20b1249cf1be4030aeb4d833958718d5101c7fcf903cff089e20c
+// Headers: d74e49337dff7658b7b1a5df402cd40ac6ba1e1b2b11e17c490bb0a8f0615efc
+// Body: 333adbe77abe30bfd24916f285828b2dd209f5c494510fd577cfa0ff30ab79b2
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -1214,8 +1214,7 @@ parameters! {
 parameters! {
     /// Parameter block of `head.topk`.
     pub struct head_topk_params, HeadTopkArgs {
-        /// `[tokens, keep]` u32, read, distinct(keep, vocab): tokens whose probabilities are known; NO_TOKEN behind
-        /// the last
+        /// `[tokens, keep]` u32, read, distinct(keep, vocab): the known tokens, then NO_TOKEN
         operand ids(Read => Dtype::U32, tokens * keep, Content::Distinct(p.keep, p.vocab));
         /// `[tokens, keep + 1]` f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last entry
         /// is for the remaining tokens combined

@@ -2,8 +2,8 @@
 // vectors in the flat buffers, so one index decides decay; no table of tensors. A step whose norm is not finite leaves
 // everything untouched.
 // Bound: memory, 30 bytes per element (28 in fp32), in 16-byte vectors; 8 less with moments in bf16.
-// Sources: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019; of the random bits by which moments are
-// rounded: lowbias32 of Wellons, "Prospecting for Hash Functions", 2018.
+// Sources: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019; lowbias32 of Wellons, "Prospecting for
+// Hash Functions", 2018, for the random bits by which moments are rounded.
 #include "adamw.h"
 #include "vector.cuh"
 

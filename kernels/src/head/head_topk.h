@@ -6,7 +6,7 @@
 /// head.topk { x: Dtype }: Computes losses like `head.distill` and `head.jsd`, by the divergence over some
 /// tokens whose teacher probabilities are known, and the combined rest.
 typedef struct head_topk_params {
-    address ids;       ///< [tokens, keep] u32, read, distinct(keep, vocab): tokens whose probabilities are known; NO_TOKEN behind the last
+    address ids;       ///< [tokens, keep] u32, read, distinct(keep, vocab): the known tokens, then NO_TOKEN
     address log_probs; ///< [tokens, keep + 1] f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last entry is for the remaining tokens combined
     address student;   ///< [tokens, vocab] x, update: logits, replaced by their gradient
     address targets;   ///< [tokens] u32, read, targets(vocab)
