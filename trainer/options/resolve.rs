@@ -28,6 +28,16 @@ pub enum Purpose {
     Plan,
 }
 
+impl Purpose {
+    /// Returns the output directory, which a run needs.
+    fn out(self, given: Option<PathBuf>) -> Result<PathBuf, UsageError> {
+        match self {
+            Self::Run => given.ok_or_else(|| missing("out")),
+            Self::Plan => Ok(given.unwrap_or_default()),
+        }
+    }
+}
+
 /// Values that a run that continues takes over, unless others are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Before {
@@ -80,11 +90,7 @@ impl Options {
         };
         let is_on_device = objective.has_teacher() && self.models.teacher_cache.is_none() && own.is_none();
         let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
-        let out = match (out, purpose) {
-            (Some(out), _) => out,
-            (None, Purpose::Run) => return Err(missing("out")),
-            (None, Purpose::Plan) => PathBuf::new(),
-        };
+        let out = purpose.out(out)?;
         if purpose == Purpose::Run && data.is_empty() {
             return Err(missing("data"));
         }

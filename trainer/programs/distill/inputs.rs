@@ -200,8 +200,11 @@ pub fn batches(streams: Streams, config: &RunConfig) -> Batches {
     Batches::new(streams, order)
 }
 
-/// True if the teacher reads other prompts than the student.
-fn has_teacher_prompts(config: &RunConfig) -> Result<bool, Failure> {
+/// True if the teacher reads other prompts than the student, of the first rows of training data.
+///
+/// # Errors
+/// [`Failure`] of a file that cannot be data.
+pub fn has_teacher_prompts(config: &RunConfig) -> Result<bool, Failure> {
     let request = config.data_request()?;
     Ok(Files::mixed(&request.sources, request.text.data_field.as_deref())?.with_teacher_prompts().has_teacher_prompts())
 }

@@ -26,6 +26,6 @@ mod teacher_score;
 mod wait;
 
 pub use command::{check, distill};
-pub(crate) use inputs::{read, read_data};
+pub(crate) use inputs::{has_teacher_prompts, read, read_data};
 pub use mode::Mode;
 pub(crate) use rollout_steps::{EnqueuedStep, RolloutStep};

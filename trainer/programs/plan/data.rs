@@ -9,7 +9,7 @@ use crate::base::notes::note;
 use crate::device::run_models::RunModels;
 use crate::inputs::data::{Summary, path_of};
 use crate::options::{Length, RunConfig};
-use crate::programs::distill::read_data;
+use crate::programs::distill::{has_teacher_prompts, read_data};
 use crate::run::failure::Failure;
 
 /// The data of a run, counted.
@@ -38,9 +38,13 @@ impl PlannedData {
     /// [`Failure`] of models or data that cannot be read.
     pub fn read(config: &RunConfig) -> Result<(RunConfig, Option<Self>), Failure> {
         let is_bare = |path: &Path| path.extension() == Some("json".as_ref());
-        // What a student completes of its prompts is not known before.
-        let is_open = config.on_policy.is_some();
-        if config.data.is_empty() || is_open || config.models().iter().any(|(_, path)| is_bare(path)) {
+        // What a student completes of its prompts is not known before, but whether its teacher has others.
+        if config.on_policy.is_some() {
+            let is_there = !config.data.is_empty() && config.data.iter().all(|named| path_of(named).exists());
+            let own_prompts = is_there && has_teacher_prompts(config)?;
+            return Ok((RunConfig { own_prompts, ..config.clone() }, None));
+        }
+        if config.data.is_empty() || config.models().iter().any(|(_, path)| is_bare(path)) {
             return Ok((config.clone(), None));
         }
         if let Some(absent) = config.data.iter().map(|named| path_of(named)).find(|path| !path.exists()) {

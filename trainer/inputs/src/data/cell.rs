@@ -94,6 +94,11 @@ impl Cell<'_> {
     }
 
     /// Text, or a list.
+    /// Returns it, unless it is null.
+    pub fn present(self) -> Option<Self> {
+        (self.field != Field::Null).then_some(self)
+    }
+
     pub fn part(&self, expected: &str, nulls: &mut bool) -> Result<Part, String> {
         if let (Field::Str(text), Json::None) = (&self.field, self.json) {
             return Ok(Part::Text(text.clone()));

@@ -195,8 +195,7 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String
         Kind::Labeled | Kind::Ids => {
             let labels = (columns.kind == Kind::Labeled).then(|| take("labels").ids()).transpose()?;
             let masks = columns.masks(|name| take(name).mask())?;
-            let teacher_prompt = Some(take(TEACHER_PROMPT)).filter(|cell| cell.field != Field::Null);
-            let teacher_prompt = teacher_prompt.map(|cell| cell.ids()).transpose()?;
+            let teacher_prompt = take(TEACHER_PROMPT).present().map(|cell| cell.ids()).transpose()?;
             Content::Ids(Ids { ids: main.ids()?, labels, masks, teacher_prompt })
         }
         Kind::Text => Content::Text(main.text()?),
@@ -215,14 +214,13 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String
         }
         Kind::Completion => {
             let (completion, tools) = (take("completion"), take("tools").tools(&mut nulls)?);
-            let teacher_prompt = Some(take(TEACHER_PROMPT)).filter(|cell| cell.field != Field::Null);
+            let teacher_prompt = take(TEACHER_PROMPT).present();
             let teacher_prompt = teacher_prompt.map(|cell| cell.part(PART, &mut nulls)).transpose()?;
             let [prompt, completion] = [main, completion].map(|cell| cell.part(PART, &mut nulls));
             Content::Completion { prompt: prompt?, completion: completion?, tools, teacher_prompt }
         }
         Kind::Prompt => {
-            let (tools, teacher_prompt) = (take("tools").tools(&mut nulls)?, take(TEACHER_PROMPT));
-            let teacher_prompt = Some(teacher_prompt).filter(|cell| cell.field != Field::Null);
+            let (tools, teacher_prompt) = (take("tools").tools(&mut nulls)?, take(TEACHER_PROMPT).present());
             let teacher_prompt = teacher_prompt.map(|cell| cell.part(PART, &mut nulls)).transpose()?;
             Content::Prompt { tools, prompt: main.part(PART, &mut nulls)?, teacher_prompt }
         }
