@@ -8,12 +8,12 @@ use std::rc::Rc;
 use precast_fatbins::{Bundle, Manifest, Module, encode};
 use precast_kernels::{Arch, Block, KERNELS, Key, KeyVariant};
 use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
-use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
+use precast_plan::training::{CAST, CLEAR, MICRO, TeacherBuffers, UPDATE, WIDEN, certify_phase};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, GenerationPlan,
     HiddenPlan, ModelConfig, Moments, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling,
     Share, Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest, build_keys,
-    guard::GUARD, keys, staged::CERTIFY,
+    guard::GUARD, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, Driver, DriverError, GraphId, KernelId, LoadError, Loading, Permit, Placement, Sealed};
@@ -102,17 +102,17 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     let zeros = |sealed: &mut Sealed, tensor: Tensor| {
         sealed.write(tensor, &vec![0; tensor.bytes() as usize]).unwrap();
     };
-    let models = training.teacher.iter().chain([&training.student]);
-    training.teacher.iter().flat_map(sent).for_each(|tensor| zeros(&mut sealed, tensor));
+    let teachers = || training.teachers.iter().filter_map(TeacherBuffers::model);
+    let models = teachers().chain([&training.student]);
+    teachers().flat_map(sent).for_each(|tensor| zeros(&mut sealed, tensor));
     zeros(&mut sealed, training.inputs.all);
     for Staged { quantize, certify, parts } in models.flat_map(|model| &model.staged) {
         parts.iter().for_each(|(_, tensor)| zeros(&mut sealed, *tensor));
         sealed.run(quantize).unwrap();
         certify.iter().for_each(|phase| sealed.run(phase).unwrap());
     }
-    if training.certificate.is_some() {
-        sealed.run(CERTIFY).unwrap();
-    }
+    let certified = training.certificates.iter().enumerate().filter(|(_, certificate)| certificate.is_some());
+    certified.for_each(|(number, _)| sealed.run(&certify_phase(number)).unwrap());
     sealed.run(CLEAR).unwrap();
     sent(&training.student).into_iter().for_each(|tensor| zeros(&mut sealed, tensor));
     sealed.run(CAST).unwrap();
@@ -128,7 +128,7 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
         zeros(&mut sealed, training.inputs.all);
         sealed.run(MICRO).unwrap();
     }
-    if training.guard.is_some() {
+    if !training.guards.is_empty() {
         sealed.run(GUARD).unwrap();
     }
     sealed.write(training.update, &[0; 16]).unwrap();
@@ -220,12 +220,13 @@ proptest! {
                 let training = planned(request.taught_by(Some(&teacher)));
                 requested.extend(training.iter().flat_map(|training| launched(training, &built, accum)));
             }
-            // Replicas and ranks add up what each has, moments may be rounded, and teachers read other prompts.
+            // Replicas and ranks add up what each has, moments may be rounded, and several teachers read other prompts.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
-            let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
+            let own = [Teacher::Model { config: &teacher, formats: &formats }, Teacher::Student];
+            let own = own.into_iter().filter(|_| recipe.objective.has_teacher()).collect();
             let recipe = Recipe { moments: Moments::Bf16, own_prompts: true, ..recipe };
-            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several,
+            let request = TrainingRequest { teachers: own, student: whole, recipe, share: several,
                 decode: Some(decode), on_policy: true, arch: Arch::Sim };
             let training = planned(request);
             requested.extend(training.iter().flat_map(|training| keys(&training.plan)).map(|pair| pair.key));

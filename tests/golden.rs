@@ -238,7 +238,7 @@ fn row(line: &str) -> Chunk {
     }
     let Row { input_ids, labels, teacher_prompt } = serde_json::from_str(line).expect("a row");
     let labels = labels.into_iter().map(|label| u32::try_from(label).unwrap_or(MASKED_TOKEN));
-    Chunk { ids: input_ids, labels: Some(labels.collect()), teacher_prompt }
+    Chunk { ids: input_ids, labels: Some(labels.collect()), teacher_prompt, ..Chunk::default() }
 }
 
 /// Reads the gradients of all that trains, by the names that PyTorch has for them.

@@ -94,6 +94,7 @@ mod teacher_cache_signed;
 mod teacher_distance;
 mod teacher_prompt;
 mod teacher_score;
+mod teachers;
 mod trackers;
 mod train;
 mod tuned;

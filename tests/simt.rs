@@ -8,12 +8,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 use precast::device::session::Session;
 use precast::device::shapes::Shapes;
 use precast::inputs::data::MicroBatch;
-use precast::options::RunConfig;
+use precast::options::{RunConfig, WeightFormat};
 use precast_fatbins::Module;
 use precast_kernels::abi::step_metrics;
 use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, KeyVariant, Operand};
-use precast_plan::{Formats, Precision, keys};
+use precast_plan::{Precision, keys};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, BoundWork, Driver, DriverError, GraphId, KernelId, Permit, Placement};
 use precast_simt::{Program, Simt, execute};
@@ -57,7 +57,7 @@ impl Executed {
     /// Every kernel of a run, compiled for the host as an architecture would have it.
     fn new(config: &RunConfig, arch: Arch) -> Self {
         let shapes = Shapes::read(config).unwrap();
-        let plan = shapes.lower(config, &config.recipe(), &Formats::dense(), Arch::Sim).unwrap().plan;
+        let plan = shapes.lower(config, &config.recipe(), WeightFormat::Bf16, Arch::Sim).unwrap().plan;
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             assert!(pair.key.kernel().variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
             let program = program(&pair, arch);

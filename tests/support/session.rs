@@ -19,7 +19,7 @@ use super::{bundle, device, gemm};
 pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
     complete(|options| {
         options.models =
-            ModelOptions { teacher: Some(teacher.to_owned()), student: Some(student.to_owned()), ..Default::default() };
+            ModelOptions { teacher: vec![teacher.into()], student: Some(student.to_owned()), ..Default::default() };
         change(options);
     })
 }

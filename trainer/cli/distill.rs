@@ -94,7 +94,7 @@ pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     let ModelOptions { model, teacher, teacher_cache, student } = &arguments.options.options.models;
     match model {
         Some(_) => run(arguments, startup),
-        None if teacher.is_some() || teacher_cache.is_some() || student.is_some() => {
+        None if !teacher.is_empty() || !teacher_cache.is_empty() || student.is_some() => {
             Err(Failure::usage("train has no teacher: give --model; `precast distill` takes --teacher and --student"))
         }
         None => Err(missing("model").into()),

@@ -20,7 +20,7 @@ use crate::device::training::Training;
 use crate::device::tuning::Tuning;
 use crate::device::{self, DeviceError, remedy, tuning};
 use crate::inputs::teacher_cache::{self, TeacherCache};
-use crate::options::{DeviceChoice, DeviceOptions, Kernels, ModelOptions, Options};
+use crate::options::{DeviceChoice, DeviceOptions, Kernels, ModelOptions, Options, TeacherSource};
 use crate::run::failure::Failure;
 
 #[derive(Args)]
@@ -141,10 +141,11 @@ fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
         findings.extend(held(&kernels.archs().unwrap_or_default(), arch, &models(options)));
     }
     let ModelOptions { teacher, teacher_cache, student, model } = &options.models;
-    if let Some(path) = teacher_cache {
-        findings.push(cache(path, &options.target.kernels)?);
+    for source in teacher_cache {
+        findings.push(cache(&source.path, &options.target.kernels)?);
     }
-    if model.is_some() || teacher.as_ref().or(teacher_cache.as_ref()).is_some() && student.is_some() {
+    let is_taught = !teacher.is_empty() || !teacher_cache.is_empty();
+    if model.is_some() || is_taught && student.is_some() {
         let (models, fit) = plan(options, &device).map_err(|failure| Finding::failed("run", failure))?;
         let bundle = bundle.as_ref().and_then(|source| source.open().ok());
         findings.push(coverage(bundle.as_ref(), &fit.plan, arch, &models));
@@ -312,9 +313,10 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
 /// The paths of the models that are named.
 fn models(options: &Options) -> Vec<String> {
     let ModelOptions { teacher, teacher_cache, student, model } = &options.models;
-    let cached = teacher_cache.as_deref().map(teacher_cache::model);
-    let named = [&cached.or_else(|| teacher.clone()), student, model];
-    named.into_iter().flatten().map(|path| path.display().to_string()).collect()
+    let is_cached = |model: &&TeacherSource| !teacher_cache.iter().any(|cache| cache.name == model.name);
+    let cached = teacher_cache.iter().map(|cache| teacher_cache::model(&cache.path));
+    let models = teacher.iter().filter(is_cached).map(|model| model.path.clone()).chain(cached);
+    models.chain(student.clone()).chain(model.clone()).map(|path| path.display().to_string()).collect()
 }
 
 /// The paths of a run's models, and its plan.

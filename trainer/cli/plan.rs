@@ -43,7 +43,8 @@ impl Planned {
     fn is_bare(&self) -> bool {
         let Self { options, gpus, asked: Asked { arch, memory, card, check, verbose, json: _ } } = self;
         let ModelOptions { teacher, teacher_cache, student, model } = &options.options.models;
-        let names = [teacher, teacher_cache, student, model, &options.config].into_iter().any(Option::is_some);
+        let names = [student, model, &options.config].into_iter().any(Option::is_some)
+            || [teacher, teacher_cache].into_iter().any(|list| !list.is_empty());
         !(names || gpus.is_some() || arch.is_some() || memory.is_some() || card.is_some() || *check || *verbose)
     }
 }

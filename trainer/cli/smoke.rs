@@ -36,7 +36,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { measured, steps, lr, seed } = arguments;
     let options = measured.into_options()?;
-    if options.models.teacher_cache.is_some() {
+    if !options.models.teacher_cache.is_empty() {
         return Err(Failure::usage(
             "smoke trains on a batch of its own, which no cache has: give --teacher in place of --teacher-cache",
         ));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use precast_kernels::{Arch, Format};
+use precast_plan::training::TeacherBuffers;
 use precast_plan::{Plan, Resident, Tensor, TrainingPlan, human_bytes};
 use precast_runtime::cuda::STAGE_SLOTS;
 use precast_runtime::{Device, STAGE_BYTES};
@@ -59,15 +60,19 @@ pub struct HostMemoryRow {
 impl HostMemory {
     /// Returns the host memory that a run of this plan takes, data included.
     pub fn of(plan: &TrainingPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
-        let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
+        let teachers = plan.teachers.iter().filter_map(TeacherBuffers::model);
+        let models: Vec<&Resident> = teachers.chain([&plan.student]).collect();
         // Two arrive from the device while one is written.
         let checkpoint = ("parts of a checkpoint", 3 * STAGE_BYTES);
         // Data that are read ahead, kept and shuffled, however large the data are.
         let data_bytes = of_data(data).min(data::MOST_BYTES);
         // Read ahead, and laid out for a micro-batch.
-        let hidden = plan.cached.as_ref().map_or(0, |cached| {
-            teacher_cache::MOST_BYTES + cached.inputs().into_iter().map(Tensor::bytes).sum::<u64>()
-        });
+        let hidden = plan
+            .teachers
+            .iter()
+            .filter_map(TeacherBuffers::cached)
+            .map(|cached| teacher_cache::MOST_BYTES + cached.inputs().into_iter().map(Tensor::bytes).sum::<u64>());
+        let hidden = hidden.sum();
         let parts = [checkpoint, ("rows of the cache", hidden)];
         Self::of_models(&plan.plan, &models, &parts, data_bytes, memory)
     }

@@ -1,6 +1,6 @@
 //! The first lines of a run: where it runs, with which kernels, on which models.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::inputs::data::{Corpus, Summary};
 use crate::options::{RunConfig, WeightFormat};
 
 /// Lines of a name and what it is.
-pub struct Heading(Vec<(&'static str, String)>);
+pub struct Heading(Vec<(Cow<'static, str>, String)>);
 
 /// Names the row that a device runs, and the device if it stands in for another.
 pub fn arch(device: &Device) -> String {
@@ -39,38 +39,44 @@ impl Heading {
         let driver = device.driver_version.map(|(a, b)| format!(", driver for CUDA {a}.{b}"));
         let about = [Some(format!("{} ({})", device.name, device.ordinal)), capability, driver];
         Self(vec![
-            ("device", about.into_iter().flatten().collect()),
-            ("arch", arch(device)),
-            ("bundle", format!("{bundle}, {}", count(kernels, "kernel"))),
+            ("device".into(), about.into_iter().flatten().collect()),
+            ("arch".into(), arch(device)),
+            ("bundle".into(), format!("{bundle}, {}", count(kernels, "kernel"))),
         ])
     }
 
     /// And something else, if there is any.
     #[must_use]
-    pub fn with(mut self, name: &'static str, what: Option<String>) -> Self {
-        self.0.extend(what.map(|what| (name, what)));
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, what: Option<String>) -> Self {
+        self.0.extend(what.map(|what| (name.into(), what)));
         self
     }
 
     /// And a model: where it is and how it is stored, and that this is dense where blocks are asked for.
     #[must_use]
-    pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights, asked: WeightFormat) -> Self {
+    pub fn model(
+        mut self,
+        role: impl Into<Cow<'static, str>>,
+        path: &Path,
+        weights: &dyn Weights,
+        asked: WeightFormat,
+    ) -> Self {
         let dense = if is_stored_dense(asked, &weights.formats()) { format!(", {DENSE}") } else { String::new() };
-        self.0.push((role, format!("{}: {}{dense}", path.display(), weights.stored())));
+        self.0.push((role.into(), format!("{}: {}{dense}", path.display(), weights.stored())));
         self
     }
 
-    /// And the models of a run, the teacher first, and the adapter that trains.
+    /// And the models of a run, the teachers first, and the adapter that trains.
     #[must_use]
     pub fn models(self, config: &RunConfig, models: &RunModels<impl Borrow<dyn Weights>>) -> Self {
         let places = config.models();
         let all = places.iter().zip(models.models.iter());
         let of_models = all.fold(self, |lines, ((role, path), (_, model))| {
-            let asked = match role {
-                Role::Teacher => config.teacher_format,
-                Role::Student => config.student_format,
+            let (asked, cache) = match role {
+                Role::Teacher(number) => (config.teacher_format, models.caches[number].as_ref()),
+                Role::Student => (config.student_format, None),
             };
-            if let Some(cache) = models.cache.as_ref().filter(|_| role == Role::Teacher) {
+            if let Some(cache) = cache {
                 return lines.with(config.name_of(role), Some(cache.described()));
             }
             lines.model(config.name_of(role), path, model.borrow(), asked.unwrap_or_default())
@@ -82,14 +88,14 @@ impl Heading {
     #[must_use]
     pub fn data(mut self, corpus: &Corpus, summary: Option<Summary>) -> Self {
         let pass = summary.map_or_else(|| "read while the run trains".to_owned(), |summary| summary.to_string());
-        self.0.push(("data", format!("{}: {pass}", corpus.what())));
+        self.0.push(("data".into(), format!("{}: {pass}", corpus.what())));
         self.with("ends", corpus.ends())
     }
 
     /// And the adapter of a model.
     #[must_use]
     pub fn adapter(mut self, adapter: &Adapter) -> Self {
-        self.0.push(("adapter", adapter.to_string()));
+        self.0.push(("adapter".into(), adapter.to_string()));
         self
     }
 }

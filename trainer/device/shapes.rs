@@ -11,12 +11,12 @@ use precast_plan::{
 use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::DeviceError;
-use crate::device::fit::{check_stored, is_stored_dense};
+use crate::device::fit::{check_stored, formats, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::inputs::teacher_cache::{CacheManifest, TeacherCache};
-use crate::options::{Advised, Completions, Kernels, RunConfig, UsageError, WeightFormat};
+use crate::options::{Advised, Completions, Kernels, RunConfig, TaughtBy, TeacherChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -27,13 +27,22 @@ const SAMPLE_TOKENS: u32 = 256;
 /// stored.
 #[derive(Clone, Debug)]
 pub struct Shapes {
-    pub teacher: Option<(ModelConfig, Formats)>,
+    /// By their numbers.
+    pub teachers: Vec<TeacherShape>,
     pub student: (ModelConfig, Formats),
     /// None of them where the student itself trains.
     pub adapters: Adapters,
-    /// True if teacher and student are the same files, byte for byte.
+}
+
+/// Properties of a teacher that its run's plan follows from.
+#[derive(Clone, Debug)]
+pub struct TeacherShape {
+    pub config: ModelConfig,
+    pub formats: Formats,
+    pub by: TaughtBy,
+    /// True if it is the student's files, byte for byte.
     pub same_files: bool,
-    /// Manifest of the cache that the teacher's rows are read from, if there is one.
+    /// Manifest of the cache that its rows are read from, if there is one.
     pub cache: Option<CacheManifest>,
 }
 
@@ -54,15 +63,18 @@ pub fn open_trusted(cache: &Path, kernels: &Kernels) -> Result<TeacherCache, Dev
     Ok(cache)
 }
 
-/// Opens the cache of a run's teacher, if it has one.
+/// Opens the cache of each teacher of a run that has one.
 ///
 /// # Errors
 /// Those of [`open_trusted`], and of a cache of other runs.
-pub(super) fn open_cache(config: &RunConfig) -> Result<Option<TeacherCache>, DeviceError> {
-    let Some(path) = &config.teacher_cache else { return Ok(None) };
-    let cache = open_trusted(path, &config.target.kernels)?;
-    config.check_cache(&cache)?;
-    Ok(Some(cache))
+pub(super) fn open_caches(config: &RunConfig) -> Result<Vec<Option<TeacherCache>>, DeviceError> {
+    let open = |teacher: &TeacherChoice| {
+        let Some(path) = teacher.cache() else { return Ok(None) };
+        let cache = open_trusted(path, &config.target.kernels)?;
+        config.check_cache(&cache)?;
+        Ok(Some(cache))
+    };
+    config.teachers.iter().map(open).collect()
 }
 
 impl Shapes {
@@ -72,13 +84,17 @@ impl Shapes {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
-        let cache = open_cache(config)?;
-        let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
-        cache.as_ref().map_or(Ok(()), |cache| cache.check_student(student.0.vocab))?;
-        let cache = cache.map(|cache| cache.manifest().clone());
+        let caches = open_caches(config)?;
+        let Models { teachers, student } = config.models().try_map(|path| checkpoint::shape(path))?;
+        let shapes = config.teachers.iter().zip(teachers).zip(caches).zip(same_paths(&config.models()));
+        let shapes = shapes.map(|(((teacher, (model, formats)), cache), same_files)| {
+            cache.as_ref().map_or(Ok(()), |cache| cache.check_student(student.0.vocab))?;
+            let cache = cache.map(|cache| cache.manifest().clone());
+            Ok(TeacherShape { config: model, formats, by: teacher.by.clone(), same_files, cache })
+        });
+        let teachers = shapes.collect::<Result<_, DeviceError>>()?;
         let adapter = config.open_adapter(&student.0)?;
-        let (adapters, same_files) = (adapters(adapter.as_ref()), same_paths(config.models()));
-        Ok(Self { teacher, student, adapters, same_files, cache })
+        Ok(Self { teachers, adapters: adapters(adapter.as_ref()), student })
     }
 
     /// In which form a frozen student is to live on the device.
@@ -93,8 +109,8 @@ impl Shapes {
 
     /// Flags that ask to keep a model as its file stores it, where that is dense.
     pub fn stored_dense(&self, config: &RunConfig) -> Vec<&'static str> {
-        let teacher = self.own_teacher().map(|(_, formats)| ("--teacher-format", config.teacher_format, formats));
-        let asked = teacher.into_iter().chain([("--student-format", config.student_format, &self.student.1)]);
+        let teachers = self.computed().map(|one| ("--teacher-format", config.teacher_format, &one.formats));
+        let asked = teachers.chain([("--student-format", config.student_format, &self.student.1)]);
         let dense = asked.filter(|(_, asked, formats)| is_stored_dense(asked.unwrap_or_default(), formats));
         dense.map(|(flag, ..)| flag).collect()
     }
@@ -114,16 +130,14 @@ impl Shapes {
             return Err(UsageError(PlanError::StoredInt8.advised()));
         }
         check_stored("--student-format", asked, &self.student.1)?;
-        let teacher = self.own_teacher().filter(|_| !self.shares_weights(config));
-        teacher.map_or(Ok(()), |(_, stored)| {
-            check_stored("--teacher-format", config.teacher_format.unwrap_or_default(), stored)
-        })
+        let asked = config.teacher_format.unwrap_or_default();
+        self.with_weights(config).try_for_each(|teacher| check_stored("--teacher-format", asked, &teacher.formats))
     }
 
-    /// True if the teacher's weights are the student's, once in memory: the student teaches itself, or a frozen student
+    /// True if a teacher's weights are the student's, once in memory: the student teaches itself, or a frozen student
     /// of the same files does, in the form that is asked for.
-    pub fn shares_weights(&self, config: &RunConfig) -> bool {
-        if config.self_taught {
+    pub fn shares_weights(&self, teacher: &TeacherShape, config: &RunConfig) -> bool {
+        if teacher.by == TaughtBy::Student {
             return true;
         }
         let dense = self.student.1.is_dense();
@@ -132,15 +146,25 @@ impl Shapes {
             true => asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == form),
             false => asked == form,
         };
-        self.own_teacher().is_some() && self.same_files && !self.adapters.is_empty() && same_form
+        teacher.cache.is_none() && teacher.same_files && !self.adapters.is_empty() && same_form
     }
 
-    /// Returns the teacher that is computed in the run, if there is one.
-    pub fn own_teacher(&self) -> Option<&(ModelConfig, Formats)> {
-        self.teacher.as_ref().filter(|_| self.cache.is_none())
+    /// Returns the teachers that are computed in the run.
+    pub fn computed(&self) -> impl Iterator<Item = &TeacherShape> {
+        self.teachers.iter().filter(|teacher| teacher.cache.is_none())
     }
 
-    /// Lowers a run, its teacher's matrices in the formats given unless it shares its weights with the student.
+    /// Returns those of them that have weights of their own in memory.
+    pub fn with_weights<'a>(&'a self, config: &'a RunConfig) -> impl Iterator<Item = &'a TeacherShape> {
+        self.computed().filter(|teacher| !self.shares_weights(teacher, config))
+    }
+
+    /// True if the rows of any teacher are read from a cache.
+    pub fn has_cache(&self) -> bool {
+        self.teachers.iter().any(|teacher| teacher.cache.is_some())
+    }
+
+    /// Lowers a run, its teachers' matrices in a form unless they share their weights with the student.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -148,29 +172,33 @@ impl Shapes {
         &self,
         config: &RunConfig,
         recipe: &Recipe,
-        teacher_formats: &Formats,
+        form: WeightFormat,
         arch: Arch,
     ) -> Result<TrainingPlan, PlanError> {
         let dense = Formats::dense();
-        let teacher = self.teacher.as_ref().map(|(config_of_teacher, _)| match self.shares_weights(config) {
-            true if config.self_taught => Teacher::Student,
-            true => Teacher::Base,
-            false => match &self.cache {
-                None => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
-                Some(cache) => match cache.made.compact {
-                    None => Teacher::Cached(config_of_teacher),
-                    Some(compact) => Teacher::Known { keep: compact.keep_logits },
+        let of_teachers: Vec<Formats> = self.teachers.iter().map(|one| formats(form, Some(&one.formats))).collect();
+        let teachers = self.teachers.iter().zip(&of_teachers).map(|(teacher, formats)| {
+            match self.shares_weights(teacher, config) {
+                true if teacher.by == TaughtBy::Student => Teacher::Student,
+                true => Teacher::Base,
+                false => match &teacher.cache {
+                    None => Teacher::Model { config: &teacher.config, formats },
+                    Some(cache) => match cache.made.compact {
+                        None => Teacher::Cached(&teacher.config),
+                        Some(compact) => Teacher::Known { keep: compact.keep_logits },
+                    },
                 },
-            },
+            }
         });
+        let teachers = teachers.collect();
         let (of_student, stored) = &self.student;
         let shipped = config.file().map(|file| file.formats(of_student));
         let is_stored = self.student_format(config) == WeightFormat::Stored;
-        let formats = shipped.as_ref().unwrap_or(if is_stored { stored } else { &dense });
-        let student = Student { config: of_student, formats, adapters: &self.adapters };
+        let of_weights = shipped.as_ref().unwrap_or(if is_stored { stored } else { &dense });
+        let student = Student { config: of_student, formats: of_weights, adapters: &self.adapters };
         let (share, on_policy) = (config.division.share, config.on_policy.is_some());
         let decode = completions(config, recipe).or_else(|| self.samples(config, recipe));
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, on_policy, arch })
+        TrainingPlan::new(TrainingRequest { teachers, student, recipe: *recipe, share, decode, on_policy, arch })
     }
 
     /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their
@@ -190,9 +218,9 @@ fn completions(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
     Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }
 
-/// Returns true if teacher and student are one model.
-pub(super) fn same_paths(Models { teacher, student }: Models<&Path>) -> bool {
-    teacher.is_some_and(|teacher| same_path(teacher, student))
+/// Returns true of each teacher that is its student.
+pub(super) fn same_paths(Models { teachers, student }: &Models<&Path>) -> Vec<bool> {
+    teachers.iter().map(|teacher| same_path(teacher, student)).collect()
 }
 
 /// Returns the adapters that a plan has: those of the one that trains.

@@ -9,7 +9,7 @@ use precast_runtime::Device;
 
 use crate::base::notes::note;
 use crate::device::DeviceError;
-use crate::device::fit::{Choice, Fit, Lower, fit, formats, forms, most_slots, note_form};
+use crate::device::fit::{Choice, Fit, Lower, fit, forms, most_slots, note_form};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::memory::Memory;
 use crate::device::shapes::Shapes;
@@ -40,7 +40,7 @@ impl<'a> Training<'a> {
 
     /// Says which form was chosen that nobody asked for by name.
     fn say(&self, found: &Fit<TrainingPlan>) {
-        if self.config.self_taught {
+        if self.config.teachers.has_student() {
             note("the student teaches itself, by the weights that it has in each step");
             if matches!(self.config.objective, Objective::Distill { alpha: 1.0, .. }) {
                 note(
@@ -48,17 +48,18 @@ impl<'a> Training<'a> {
                     alike; --alpha below 1 holds it to the data",
                 );
             }
-        } else if self.shapes.shares_weights(self.config) {
+        } else if self.shapes.computed().any(|teacher| self.shapes.shares_weights(teacher, self.config)) {
             note("the teacher is the student's base: its weights are in memory once");
         } else if let Some(stored) = self.own_teacher() {
             note_form(found, "--teacher-format", self.asked(), stored).iter().for_each(note);
         }
     }
 
-    /// Returns the formats of the file of a teacher that is in memory for itself.
+    /// Returns the formats of the file of a teacher that is in memory for itself: of several, of one in blocks if there
+    /// is any.
     pub fn own_teacher(&self) -> Option<&'a Formats> {
-        let own = self.shapes.own_teacher().filter(|_| !self.shapes.shares_weights(self.config));
-        own.map(|(_, stored)| stored)
+        let own = || self.shapes.with_weights(self.config).map(|teacher| &teacher.formats);
+        own().find(|formats| !formats.is_dense()).or_else(|| own().next())
     }
 
     /// Lowers it by another configuration and recipe.
@@ -66,7 +67,7 @@ impl<'a> Training<'a> {
     /// # Errors
     /// [`PlanError`].
     pub fn lower_by(&self, config: &RunConfig, recipe: Recipe, form: WeightFormat) -> Result<TrainingPlan, PlanError> {
-        self.shapes.lower(config, &recipe, &formats(form, self.own_teacher()), self.arch)
+        self.shapes.lower(config, &recipe, form, self.arch)
     }
 
     fn asked(&self) -> WeightFormat {
@@ -77,7 +78,7 @@ impl<'a> Training<'a> {
     fn forms(&self) -> Vec<WeightFormat> {
         match self.own_teacher() {
             Some(stored) => forms(self.asked(), stored),
-            None if self.shapes.own_teacher().is_some() => vec![self.shapes.student_format(self.config)],
+            None if self.shapes.computed().next().is_some() => vec![self.shapes.student_format(self.config)],
             None => vec![WeightFormat::Bf16],
         }
     }

@@ -31,6 +31,13 @@ pub(crate) struct Upload<'a> {
     scratch: Scratch,
 }
 
+impl Staging {
+    /// True if what is quantized is measured, too.
+    pub fn certifies(self) -> bool {
+        self == Self::QuantizeAndCertify
+    }
+}
+
 impl<'a> Upload<'a> {
     pub fn new(sealed: &'a mut Sealed, weights: &'a dyn Weights, progress: &'a mut UploadProgress<'a>) -> Self {
         let scratch = Scratch::of(DeviceMemory::access(sealed.device()));
@@ -60,7 +67,7 @@ impl<'a> Upload<'a> {
         for Staged { quantize, certify, parts } in staged {
             self.parameters(parts)?;
             self.sealed.run(quantize)?;
-            if let Some(certify) = certify.as_ref().filter(|_| staging == Staging::QuantizeAndCertify) {
+            if let Some(certify) = certify.as_ref().filter(|_| staging.certifies()) {
                 self.sealed.run(certify)?;
             }
         }

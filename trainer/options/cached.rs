@@ -12,10 +12,13 @@ impl Options {
     /// # Errors
     /// [`UsageError`] that names the option.
     pub(super) fn check_cached(&self) -> Result<(), UsageError> {
-        if self.models.teacher_cache.is_none() {
+        if self.models.teacher_cache.is_empty() {
             return Ok(());
         }
-        let of_weights = self.teaching.first_of_weights();
+        // Among several teachers others may have weights.
+        let has_name = self.models.teacher_cache.iter().any(|cache| cache.name.is_some());
+        let is_alone = self.models.teacher.is_empty() || !has_name;
+        let of_weights = self.teaching.first_of_weights().filter(|_| is_alone);
         let (option, why) = match of_weights {
             Some(option) => (option, "from which the teacher is read in place of being computed"),
             None if self.on_policy.on_policy.is_some() => (

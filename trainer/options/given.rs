@@ -46,6 +46,12 @@ impl<T> Asked for Option<T> {
     }
 }
 
+impl<T> Asked for Vec<T> {
+    fn is_asked(&self) -> bool {
+        !self.is_empty()
+    }
+}
+
 /// A flag that is off where nothing is said.
 impl Asked for bool {
     fn is_asked(&self) -> bool {

@@ -41,8 +41,11 @@ impl Measurement {
     /// [`UsageError`] where no model is named.
     pub fn into_options(self) -> Result<Options, UsageError> {
         let Self { models, teacher, adapting, shape, arithmetic, target, tuning } = self;
-        if models.teacher.is_none() && models.teacher_cache.is_none() && models.model.is_none() {
+        if models.teacher.is_empty() && models.teacher_cache.is_empty() && models.model.is_none() {
             return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
+        }
+        if models.has_named_teachers() {
+            return Err(UsageError("a measurement has one teacher, without a name: give one --teacher PATH".into()));
         }
         let default = Options::default();
         let teaching = TeachingOptions { teacher, ..default.teaching };

@@ -22,6 +22,7 @@ pub mod ship;
 pub(crate) mod size;
 mod slot_choice;
 mod sources;
+mod teachers;
 #[cfg(test)]
 mod tests;
 pub(crate) mod usage;
@@ -49,6 +50,7 @@ pub use resolve::{Before, Purpose};
 pub use run_config::RunConfig;
 pub use slot_choice::{SlotChoice, SlotsUnfit};
 pub use sources::{DataRequest, TeacherPrompts, sources};
+pub use teachers::{TaughtBy, TeacherChoice, TeacherSource, Teachers};
 pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;

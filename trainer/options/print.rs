@@ -6,7 +6,6 @@ use precast_system::terminal::visible;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::groups::SELF;
 use super::usage::UsageError;
 use super::{Division, RunConfig, all, is_of_teacher};
 
@@ -25,16 +24,19 @@ impl RunConfig {
         let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text).expect("JSON reads back");
         let Division { grad_accum, share } = self.division;
         let (replicas, is_usual) = (share.replicas.to_string(), share.replicas == share.ranks);
-        let beside = self.beside_cache.as_ref().map(|path| Value::from(path.to_string_lossy()).to_string());
-        let own = &Value::from(SELF).to_string();
+        let list = |texts: Vec<String>| match &self.teachers[..] {
+            [only] if only.name.is_none() => texts.first().map(|text| Value::from(&**text).to_string()),
+            _ => (!texts.is_empty()).then(|| Value::from(texts).to_string()),
+        };
+        // That of a cache follows from it.
+        let (models, caches) = (list(self.teachers.models()), list(self.teachers.caches()));
         let lines = all().filter_map(|option| {
             let name = option.get_id().as_str();
-            let json = match (name, &self.teacher) {
-                ("model", None) => values.get("student")?.get(),
-                ("teacher", Some(_)) if self.self_taught => own,
-                // That of the cache follows from it.
-                ("teacher", Some(_)) if self.teacher_cache.is_some() => beside.as_deref()?,
-                (name, None) if is_of_teacher(name) => return None,
+            let json = match (name, self.teachers.is_empty()) {
+                ("model", true) => values.get("student")?.get(),
+                ("teacher", false) => models.as_deref()?,
+                ("teacher_cache", false) => caches.as_deref()?,
+                (name, true) if is_of_teacher(name) => return None,
                 // On other GPUs they follow from those.
                 ("replicas", _) if is_usual => return None,
                 ("grad_accum", _) if is_usual && grad_accum == share.replicas => return None,

@@ -1,23 +1,16 @@
 //! Resolves options into the configuration of a run: one function, which opens no file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use itertools::Itertools;
 use precast_plan::{Objective, Share};
 
-use super::groups::{BASE, ModelOptions, OnPolicyOptions, Options, PackingOptions, SELF, TeachingOptions};
+use super::groups::{ModelOptions, OnPolicyOptions, Options, PackingOptions, TeachingOptions};
+use super::teachers::{BASE, SELF};
 use super::usage::{UsageError, first_asked, missing};
-use super::{Asked, Given, Length, RunConfig};
+use super::{Asked, Given, Length, RunConfig, TaughtBy, TeacherChoice, TeacherSource, Teachers};
 use crate::inputs::data::Packing;
 use crate::inputs::teacher_cache;
-
-/// Weights of a student that teach it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OwnTeacher {
-    /// Those that it has in each step, with its adapter.
-    Student,
-    /// Those of its adapter's base.
-    Base,
-}
 
 /// The purpose of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,25 +64,28 @@ impl Options {
         let teacher_format = teacher.teacher_format.unwrap_or_default();
         let writes = self.writes()?;
         self.check_cached()?;
-        let own = self.own_teacher()?;
-        let (taught_by, beside_cache) = match &models.teacher_cache {
-            _ if own.is_some() => (models.student.clone(), None),
-            Some(cache) => (Some(teacher_cache::model(cache)), models.teacher),
-            None => (models.teacher, None),
-        };
-        let (teacher, student, objective) = match models.model {
+        let (teachers, student, objective) = match models.model {
             Some(model) => {
                 self.check_untaught()?;
-                (None, model, Objective::CrossEntropy)
+                (Teachers::default(), model, Objective::CrossEntropy)
             }
-            None => (
-                Some(taught_by.ok_or_else(|| missing("teacher"))?),
-                models.student.ok_or_else(|| missing("student"))?,
-                self.distilling(),
-            ),
+            None => {
+                if models.teacher.is_empty() && models.teacher_cache.is_empty() {
+                    return Err(missing("teacher"));
+                }
+                let student = models.student.ok_or_else(|| missing("student"))?;
+                (self.teachers(&student)?, student, self.distilling())
+            }
         };
-        let is_on_device = objective.has_teacher() && self.models.teacher_cache.is_none() && own.is_none();
+        let is_on_device = teachers.iter().any(|teacher| teacher.by == TaughtBy::Weights);
         let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
+        if let Some(certificate) = teacher_certificate.as_ref().filter(|_| teachers.len() > 1) {
+            return Err(UsageError(format!(
+                "--teacher-certificate {} is of one teacher, and here are several, each of which is measured on the \
+                first batch: leave it out",
+                certificate.display()
+            )));
+        }
         let out = purpose.out(out)?;
         if purpose == Purpose::Run && data.is_empty() {
             return Err(missing("data"));
@@ -107,10 +103,7 @@ impl Options {
         output.check_held_out(&eval_data)?;
         output.guard_every = output.guard(precision, adapter.as_ref())?;
         Ok(RunConfig {
-            teacher,
-            teacher_cache: models.teacher_cache,
-            beside_cache,
-            self_taught: own == Some(OwnTeacher::Student),
+            teachers,
             own_prompts: false,
             student,
             data,
@@ -151,31 +144,71 @@ impl Options {
         Objective::Distill { alpha: value(alpha), temperature: value(temperature), beta: value(&teacher.beta) }
     }
 
+    /// Returns the teachers of a student.
+    ///
+    /// # Errors
+    /// [`UsageError`] for what does not go with them.
+    fn teachers(&self, student: &Path) -> Result<Teachers, UsageError> {
+        let ModelOptions { teacher: models, teacher_cache: caches, .. } = &self.models;
+        for (flag, list) in [("--teacher", models), ("--teacher-cache", caches)] {
+            let twice =
+                list.iter().tuple_combinations().find(|(one, other)| one.name.is_none() && other.name.is_none());
+            if let Some((one, other)) = twice {
+                let (one, other) = (one.path.display(), other.path.display());
+                return Err(UsageError(format!(
+                    "{flag} {one} and {flag} {other}: several teachers have names: give each one, as {flag} \
+                    math={one}, and each source of data its teacher's, as --data PATH@math"
+                )));
+            }
+        }
+        let own = models.iter().map(|model| Ok((model, self.own_teacher(model)?)));
+        let own: Vec<(&TeacherSource, Option<TaughtBy>)> = own.collect::<Result<_, UsageError>>()?;
+        let is_of = |cache: &TeacherSource, model: &TeacherSource| cache.name == model.name;
+        let mut teachers: Vec<TeacherChoice> = Vec::new();
+        for (model, own) in &own {
+            // The model of a cache, not a teacher beside it.
+            if own.is_none() && caches.iter().any(|cache| is_of(cache, model)) {
+                continue;
+            }
+            let path = if own.is_some() { student } else { &model.path };
+            let by = own.clone().unwrap_or(TaughtBy::Weights);
+            teachers.push(TeacherChoice { name: model.name.clone(), path: path.to_owned(), by });
+        }
+        for cache in caches {
+            let of = models.iter().find(|model| is_of(cache, model)).map(|model| model.path.clone());
+            let by = TaughtBy::Cache { directory: cache.path.clone(), of };
+            teachers.push(TeacherChoice { name: cache.name.clone(), path: teacher_cache::model(&cache.path), by });
+        }
+        let teachers = Teachers(teachers);
+        teachers.check_names()?;
+        Ok(teachers)
+    }
+
     /// Returns which of the student's own weights teach, where they do.
     ///
     /// # Errors
     /// [`UsageError`] for what does not go with that.
-    fn own_teacher(&self) -> Result<Option<OwnTeacher>, UsageError> {
-        let name = self.models.teacher.as_ref().and_then(|teacher| teacher.to_str());
-        let own = match name {
-            Some(SELF) => OwnTeacher::Student,
-            Some(BASE) => OwnTeacher::Base,
+    fn own_teacher(&self, model: &TeacherSource) -> Result<Option<TaughtBy>, UsageError> {
+        let (name, own) = match model.path.to_str() {
+            Some(SELF) => (SELF, TaughtBy::Student),
+            Some(BASE) => (BASE, TaughtBy::Base),
             _ => return Ok(None),
         };
-        let teacher = format!("--teacher {}", name.unwrap_or_default());
-        if self.models.teacher_cache.is_some() {
+        let teacher = format!("--teacher {name}");
+        if self.models.teacher_cache.iter().any(|cache| cache.name == model.name) {
             return Err(UsageError(format!(
                 "{teacher} teaches by the weights of the run, and --teacher-cache by what another model said: leave \
                 one of them out"
             )));
         }
-        if let Some(option) = self.teaching.first_of_weights() {
+        let is_alone = self.models.teacher.len() == 1;
+        if let Some(option) = self.teaching.first_of_weights().filter(|_| is_alone) {
             return Err(UsageError(format!(
                 "{option} cannot be combined with {teacher}, whose weights are in memory in the student's form: leave \
                 {option} out"
             )));
         }
-        if own == OwnTeacher::Base && self.adapting.choice()?.is_none() {
+        if own == TaughtBy::Base && self.adapting.choice()?.is_none() {
             return Err(UsageError(format!(
                 "{teacher} is the frozen model of an adapter, and here all weights train: give --lora-rank or \
                 --adapter, or --teacher {SELF}"

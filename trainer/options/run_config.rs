@@ -9,35 +9,25 @@ use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::groups::SELF;
 use super::ship::File;
 use super::{
     ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
-    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TeacherPrompts,
-    TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
+    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TeacherChoice,
+    TeacherPrompts, Teachers, TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
 };
 use crate::base::record_text;
 use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
-use crate::inputs::data::{Packing, Places, Summaries, path_of};
+use crate::inputs::data::{DataSource, Packing, Places, Summaries, path_of};
 use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
 /// A run's configuration, resolved: nothing changes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunConfig {
-    /// The model to learn from; none where nobody teaches.
-    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
-    pub teacher: Option<PathBuf>,
-    /// The cache whose model that is, if there is one: the teacher's rows are read from it.
-    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
-    pub teacher_cache: Option<PathBuf>,
-    /// Model that the cache must be of.
-    #[serde(skip)]
-    pub beside_cache: Option<PathBuf>,
-    /// True if the student teaches itself, by the weights that it has: `teacher` is its own path.
-    #[serde(skip)]
-    pub self_taught: bool,
+    /// Learnt from, each by some of the data; none where nobody teaches.
+    #[serde(flatten)]
+    pub teachers: Teachers,
     /// True if rows have prompts that the teacher reads in place of the student's.
     #[serde(skip)]
     pub own_prompts: bool,
@@ -61,7 +51,7 @@ pub struct RunConfig {
     /// How it writes, where it does: to learn from that, or to be scored by it.
     #[serde(flatten)]
     pub completions: Option<Completions>,
-    /// Form of the teacher's weights on the device; none where nobody teaches, or a cache does.
+    /// Form of teachers' weights on the device; none where no teacher has weights of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
     /// Measurement of a teacher that is not exact.
@@ -110,11 +100,7 @@ impl RunConfig {
     pub fn to_json(&self) -> Value {
         // As text first: 0.1 in f32 is 0.1, and would be 0.10000000149011612 as a `Value` of its own.
         let text = serde_json::to_string(self).expect("plain data serializes");
-        let mut json: Value = serde_json::from_str(&text).expect("JSON reads back");
-        if self.self_taught {
-            json["teacher"] = SELF.into();
-        }
-        json
+        serde_json::from_str(&text).expect("JSON reads back")
     }
 
     /// Optimizer steps of the run.
@@ -148,17 +134,21 @@ impl RunConfig {
     /// # Errors
     /// As [`sources()`].
     pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
+        let sources = sources(&self.data, self.length.is_open())?;
+        let held_out: Vec<DataSource> = self.eval_data.iter().map(|named| DataSource::held_out(named)).collect();
+        self.teachers.check_sources(&sources, &held_out)?;
         Ok(DataRequest {
-            sources: sources(&self.data, self.length.is_open())?,
-            held_out: &self.eval_data,
+            sources,
+            held_out,
+            teachers: self.teachers.names(),
             text: &self.text,
             shape: self.shape,
             packing: self.packing.packing,
             has_likely: false,
-            teacher_prompts: match (self.objective.has_teacher(), &self.teacher_cache) {
+            teacher_prompts: match (self.objective.has_teacher(), self.teachers.has_cache()) {
                 (false, _) => TeacherPrompts::Unread,
-                (true, None) => TeacherPrompts::Read,
-                (true, Some(_)) => TeacherPrompts::Refused,
+                (true, false) => TeacherPrompts::Read,
+                (true, true) => TeacherPrompts::Refused,
             },
             on_policy: self.on_policy,
             completions: self.completions,
@@ -206,9 +196,11 @@ impl RunConfig {
 
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
-        let models = self.teacher.iter().chain(&self.teacher_cache).chain(&self.beside_cache).chain([&self.student]);
         let others = self.teacher_certificate.iter().chain(&self.tuning.tuned);
-        let files = models.chain(&self.eval_data).chain(others).map(PathBuf::as_path);
+        let files = self.teachers.iter().flat_map(TeacherChoice::inputs).chain([&*self.student]);
+        let files = files.chain(others.map(PathBuf::as_path));
+        let held_out = self.eval_data.iter().map(|named| DataSource::held_out_path(named));
+        let files = files.chain(held_out);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let data = self.data.iter().map(|named| path_of(named));
         files.chain(data).chain(adapter).chain(self.target.kernels.inputs()).collect()
@@ -238,7 +230,7 @@ impl RunConfig {
 
     /// Returns the paths of the models.
     pub fn models(&self) -> Models<&Path> {
-        Models { teacher: self.teacher.as_deref(), student: &self.student }
+        Models { teachers: self.teachers.iter().map(|teacher| &*teacher.path).collect(), student: &self.student }
     }
 
     /// Returns these paths as commands in messages name them.
@@ -252,16 +244,21 @@ impl RunConfig {
     }
 
     /// What messages call a model of the run: the one that trains without a teacher is no student.
-    pub fn name_of(&self, role: Role) -> &'static str {
-        match (role, &self.teacher) {
-            (Role::Student, None) => "model",
-            (role, _) => role.name(),
+    pub fn name_of(&self, role: Role) -> String {
+        match role {
+            Role::Student if self.teachers.is_empty() => "model".to_owned(),
+            Role::Student => role.name().to_owned(),
+            Role::Teacher(number) => self.teachers[number].role(),
         }
     }
 
     /// What messages call that which trains: the adapter, or its model.
     pub fn trained(&self) -> &'static str {
-        if self.adapter.is_some() { "adapter" } else { self.name_of(Role::Student) }
+        match self.adapter {
+            Some(_) => "adapter",
+            None if self.teachers.is_empty() => "model",
+            None => Role::Student.name(),
+        }
     }
 
     /// The file in blocks that the run trains for, if any.

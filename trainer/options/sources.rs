@@ -13,7 +13,9 @@ const SHARES: RangeInclusive<f64> = 1e-6..=1e6;
 /// Data to train on, and to hold out.
 pub struct DataRequest<'a> {
     pub sources: Vec<DataSource>,
-    pub held_out: &'a [PathBuf],
+    pub held_out: Vec<DataSource>,
+    /// Names of the teachers by their numbers, where they have any.
+    pub teachers: Vec<String>,
     pub text: &'a TextOptions,
     pub shape: ShapeOptions,
     /// That which is asked for.
@@ -45,7 +47,7 @@ pub enum TeacherPrompts {
 /// [`UsageError`] of shares that are not above 0, that only some have, or beside --epochs.
 pub fn sources(data: &[PathBuf], open: bool) -> Result<Vec<DataSource>, UsageError> {
     let sources: Vec<DataSource> = data.iter().map(|named| DataSource::of(named)).collect();
-    let shared = || sources.iter().filter_map(|DataSource { path, share }| Some((path.display(), (*share)?)));
+    let shared = || sources.iter().filter_map(|DataSource { path, share, .. }| Some((path.display(), (*share)?)));
     let Some((path, share)) = shared().next() else { return Ok(sources) };
     let is_wrong = |source: &DataSource| source.share.is_some_and(|share| !SHARES.contains(&share));
     // As it was given: a number may have hundreds of digits.

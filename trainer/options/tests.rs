@@ -175,7 +175,7 @@ fn the_option_that_is_wrong_is_the_one_named() {
 #[test]
 fn a_model_alone_takes_no_option_of_a_teacher() {
     let config = complete(&["--model", "m"]).unwrap();
-    assert_eq!((config.teacher.as_ref(), config.objective), (None, Objective::CrossEntropy));
+    assert_eq!((config.teachers.len(), config.objective), (0, Objective::CrossEntropy));
     let json = config.to_json();
     let absent = ["teacher", "alpha", "temperature", "beta", "teacher_format"].map(|name| json.get(name));
     assert_eq!((absent, &json["student"]), ([None; 5], &"m".into()));
@@ -334,7 +334,7 @@ fn the_printed_run_toml_has_every_option() {
         assert!(text.contains("\nkeep = "), "{text}");
         // Where it is one for each GPU, it is so on more of them, too.
         assert_eq!(text.contains("\nreplicas = "), arguments.contains(&"--replicas=2"), "{text}");
-        assert_eq!(text.contains("\nalpha = "), config.teacher.is_some(), "{text}");
+        assert_eq!(text.contains("\nalpha = "), !config.teachers.is_empty(), "{text}");
     }
     assert_eq!(
         seen.iter().map(String::as_str).collect::<Vec<_>>(),

@@ -12,7 +12,6 @@ use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
 use crate::base::record_text::finite;
-use crate::base::roles::Models;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::inputs::adapter::Adapter;
@@ -101,7 +100,7 @@ fn learning_rate(student: &dyn Weights, adapter: Option<&Adapter>) -> f64 {
 /// [`Failure`] where a run cannot start or the device fails; what the runs show is in the record.
 pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> {
     let seed = config.order.seed;
-    let seeds = Models { teacher: Some(seed.wrapping_add(1)), student: seed.wrapping_add(2) };
+    let seeds = [1, 2].map(|role| seed.wrapping_add(role));
     let models = RunModels::open_or_random(&config, seeds)?;
     let adapter = models.adapter.as_ref();
     config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(models.student(), adapter));

@@ -78,7 +78,7 @@ pub fn distance(
     let forward = &Forward { precision: Some(precision), teacher: Some(cache.teacher()), ..request.forward.clone() };
     let teacher = open_head(&cache.teacher(), &cache)?;
     let opened = forward.read()?;
-    let dataset = read(request, Models { teacher: Some(&teacher), student: &opened.model }, seq_len)?;
+    let dataset = read(request, Models { teachers: vec![&teacher], student: &opened.model }, seq_len)?;
     if let Some(number) = covered::first_lacking(&cache, &dataset.chunks) {
         return Err(cache.lacks_measured(number, &request.data).into());
     }
@@ -161,10 +161,10 @@ fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
 
 /// Reads data into sequences of so many tokens.
 fn read(request: &Evaluation, models: Models<&Checkpoint>, seq_len: u32) -> Result<Dataset, Failure> {
-    let pair = models.teacher.map(|teacher| pair::check(teacher, models.student)).transpose()?;
+    let pair = models.teachers.first().map(|teacher| pair::check(teacher, models.student)).transpose()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-    let reader = pair::reader(models, pair.as_ref(), request.text.chat_date, files.has_chat())?;
+    let reader = pair::reader(&models, pair.as_ref(), request.text.chat_date, files.has_chat())?;
     let places = Places::new(request.batch_size, seq_len, Packing::Rows);
     let dataset = Dataset::of(&Corpus::new(files, seq_len, Chunking::Stream, reader)?.filling(places))?;
     dataset.notes.iter().for_each(note);

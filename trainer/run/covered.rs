@@ -7,23 +7,24 @@ use crate::base::notes::note;
 use crate::inputs::checkpoint::{self, Checkpoint};
 use crate::inputs::data::Chunk;
 use crate::inputs::teacher_cache::{Compact, FilledBy, Key, TeacherCache};
-use crate::options::RunConfig;
+use crate::options::{RunConfig, TaughtBy};
 use crate::run::certificate::hidden_kernels_sha256;
 use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
-/// Compares a cache with the run that is to read it. `files` hashes the training data.
+/// Compares the cache of a teacher, by its number, with the run that is to read it. `files` hashes the training data.
 ///
 /// # Errors
 /// [`Failure::Cache`] of another teacher, and of the first sequence that the cache lacks.
 pub fn check(
-    cache: &TeacherCache,
+    (number, cache): (usize, &TeacherCache),
     config: &RunConfig,
     data: &Data,
     files: impl FnOnce() -> Result<Digest, Failure>,
 ) -> Result<(), Failure> {
     let made = &cache.manifest().made;
-    if let Some(path) = &config.beside_cache {
+    let teacher = number as u32;
+    if let TaughtBy::Cache { of: Some(path), .. } = &config.teachers[number].by {
         let found = checkpoint::digest(&Checkpoint::open(path)?.weight_files())?;
         if found != made.teacher_sha256 {
             return Err(cache.of_another_teacher(path, found).into());
@@ -34,7 +35,7 @@ pub fn check(
         let (mut number, mut lacking) = (0_u64, None);
         data.streams.corpus.pass_while(&mut |chunk| {
             number += 1;
-            lacking = lacks(cache, &chunk).then_some(number);
+            lacking = (chunk.teacher == teacher && lacks(cache, &chunk)).then_some(number);
             lacking.is_none()
         })?;
         if let Some(number) = lacking {
@@ -42,6 +43,7 @@ pub fn check(
         }
     }
     let held_out = data.held_out.iter().flat_map(|held_out| &held_out.chunks);
+    let held_out = held_out.filter(|chunk| chunk.teacher == teacher);
     match first_lacking(cache, held_out) {
         Some(number) => Err(cache.lacks_held_out(number, &config.eval_data).into()),
         None => Ok(()),

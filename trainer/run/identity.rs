@@ -1,6 +1,7 @@
 //! Identity of a run: everything that decides its weights.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use precast_fatbins::Digest;
 use precast_plan::{Moments, Recipe};
@@ -13,12 +14,16 @@ use crate::base::roles::{Models, Role};
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Dataset, Packing, Streams};
-use crate::options::{Change, DeviceChoice, RunConfig, change, is_of_completions};
+use crate::inputs::teacher_cache::TeacherCache;
+use crate::options::{Change, DeviceChoice, RunConfig, TaughtBy, change, is_of_completions};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Identity(BTreeMap<String, String>);
+
+/// The digests of named teachers' weights have this in their names.
+const WEIGHTS: &str = "weights";
 
 /// The name of the data's digest.
 const DATA: &str = "data";
@@ -40,12 +45,22 @@ impl Identity {
             ("eps", Recipe::EPS.to_string()),
         ];
         let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
-        let cache = models.cache.as_ref().map(|cache| ("teacher cache".to_owned(), cache.sha256().to_string()));
+        let of = |number: usize, what: &str| config.teachers[number].record_name(what);
+        let caches = models.caches.iter().enumerate().filter_map(|(number, cache)| Some((number, cache.as_ref()?)));
+        let digest_of_cache =
+            |(number, cache): (usize, &Arc<TeacherCache>)| (of(number, "cache"), cache.sha256().to_string());
+        let digests_of_caches: Vec<(String, String)> = caches.map(digest_of_cache).collect();
         // Exact forms of a teacher are one.
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
         // Its path is the student's, of which another teacher may be a copy.
-        let own = config.self_taught.then(|| ("weights that teach".to_owned(), "the student's own".to_owned()));
+        let own = config.teachers.iter().filter(|teacher| teacher.by == TaughtBy::Student);
+        let own = own.map(|teacher| {
+            let name =
+                if teacher.name.is_some() { teacher.record_name("teaches") } else { "weights that teach".to_owned() };
+            (name, "the student's own".to_owned())
+        });
+        let own: Vec<(String, String)> = own.collect();
         let packing = config.packing.packing.filter(|packing| *packing != Packing::None);
         let packing = packing.map(|packing| (PACKING.to_owned(), packing.to_string()));
         // Earlier ones had sequences of one length in a micro-batch, and another order of sums.
@@ -54,10 +69,13 @@ impl Identity {
             DeviceChoice::As(arch, _) => Some(("launches".to_owned(), arch.to_string())),
             _ => None,
         };
-        let of_cache = models.cache.as_ref().map(|cache| cache.manifest().made.teacher_config_sha256.to_string());
-        let configs = models.models.iter().map(|(role, model)| {
-            let cached = of_cache.clone().filter(|_| role == Role::Teacher);
-            (format!("{role} config"), cached.unwrap_or_else(|| json(model)))
+        let configs = models.models.iter().map(|(role, model)| match role {
+            Role::Teacher(number) => {
+                let cache = models.caches[number].as_ref();
+                let cached = cache.map(|cache| cache.manifest().made.teacher_config_sha256.to_string());
+                (of(number, "config"), cached.unwrap_or_else(|| json(model)))
+            }
+            Role::Student => ("student config".to_owned(), json(model)),
         });
         // Only an adapter that was there has a digest: a new one follows from options.
         let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout.digest())));
@@ -71,7 +89,7 @@ impl Identity {
                 .chain(stands_in)
                 .chain(rounded)
                 .chain(own)
-                .chain(cache)
+                .chain(digests_of_caches)
                 .chain(configs)
                 .chain(adapter.into_iter().flatten())
                 .chain(options(config))
@@ -90,8 +108,14 @@ impl Identity {
     }
 
     /// Adds the digests of the weights.
-    pub fn models(&mut self, digests: &Models<Digest>) {
-        self.0.extend(digests.iter().map(|(role, digest)| (role.name().to_owned(), digest.to_string())));
+    pub fn models(&mut self, digests: &Models<Digest>, config: &RunConfig) {
+        let name = |role| match role {
+            Role::Teacher(number) if config.teachers[number].name.is_some() => {
+                config.teachers[number].record_name(WEIGHTS)
+            }
+            role => role.name().to_owned(),
+        };
+        self.0.extend(digests.iter().map(|(role, digest)| (name(role), digest.to_string())));
     }
 
     /// A value, by its name.
@@ -113,7 +137,9 @@ impl Identity {
     /// [`Self::data`] the data.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let complete = self.0.contains_key(Role::Student.name());
-        let names = was.0.keys().filter(|name| complete || Role::ALL.iter().all(|role| role.name() != name.as_str()));
+        let is_of_weights =
+            |name: &str| ["teacher", "student"].contains(&name) || name.ends_with(&format!(": {WEIGHTS}"));
+        let names = was.0.keys().filter(|name| complete || !is_of_weights(name));
         let names = names.filter(|name| *name != DATA || self.0.contains_key(DATA));
         let names: BTreeSet<&String> = names.chain(self.0.keys()).collect();
         // Runs of versions without that option had them in fp32.

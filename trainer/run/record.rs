@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::base::io::IoError;
-use crate::base::roles::Models;
+use crate::base::roles::{Models, Role};
 use crate::base::startup_times::StartupRecord;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::CheckpointError;
@@ -71,11 +71,13 @@ pub struct RunRecord {
     /// The checkpoint with the lowest held-out loss, and what that is judged by.
     pub best: Option<BestRecord>,
     pub held_out: Option<Since>,
-    /// Score of the teacher on the first batch, and the certificate of one that is not exact.
+    /// Of a teacher without a name, as [`TeacherRecord`] has them.
     pub teacher_score: Option<TeacherScore>,
     pub teacher_certificate: Option<Known<TeacherCertificate>>,
-    /// The cache that the teacher's rows are read from.
     pub teacher_cache: Option<Known<CacheRecord>>,
+    /// Teachers by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub teachers: BTreeMap<String, TeacherRecord>,
     /// Completions of held-out prompts.
     pub samples: Option<Vec<SampleRecord>>,
     /// Extent of its file of completions at its last checkpoint.
@@ -197,6 +199,26 @@ pub struct TeacherScore {
     pub warning: Option<String>,
 }
 
+/// Knowledge of a teacher.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TeacherRecord {
+    /// On the first batch.
+    pub score: Option<TeacherScore>,
+    /// Of one that is not exact.
+    pub certificate: Option<Known<TeacherCertificate>>,
+    /// The cache that its rows are read from.
+    pub cache: Option<Known<CacheRecord>>,
+}
+
+/// Names a model of a run in its record.
+fn of_role(config: &RunConfig, role: Role) -> String {
+    match role {
+        Role::Teacher(number) => config.teachers[number].role(),
+        Role::Student => role.name().to_owned(),
+    }
+}
+
 /// A teacher that is not exact, and what that costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TeacherCertificate {
@@ -236,9 +258,9 @@ impl<T> Known<T> {
 impl RunRecord {
     /// Creates the record of what is known when the run is sealed.
     pub fn new(config: &RunConfig, session: &Session, corpus: &Corpus) -> Self {
-        let models = [("teacher", config.teacher.as_deref()), ("student", Some(&*config.student))];
-        let snapshots =
-            models.into_iter().filter_map(|(role, path)| Some((role.to_owned(), Snapshot::of(path?)?))).collect();
+        let models = config.models();
+        let snapshots = models.iter().filter_map(|(role, path)| Some((of_role(config, role), Snapshot::of(path)?)));
+        let snapshots = snapshots.collect();
         let Value::Object(config) = config.to_json() else { unreachable!("a configuration has names") };
         let cublas = |CublasUse { version, taken_bytes }: CublasUse| {
             json!({ "version": version.to_string(),
@@ -263,8 +285,31 @@ impl RunRecord {
     }
 
     /// Adds the digests of the weights that went in.
-    pub fn models(&mut self, digests: &Models<Digest>) {
-        self.models = digests.iter().map(|(role, digest)| (role.name().to_owned(), *digest)).collect();
+    pub fn models(&mut self, digests: &Models<Digest>, config: &RunConfig) {
+        self.models = digests.iter().map(|(role, digest)| (of_role(config, role), *digest)).collect();
+    }
+
+    /// Returns what is known of a teacher.
+    pub fn teacher(&self, name: Option<&str>) -> TeacherRecord {
+        match name {
+            Some(name) => self.teachers.get(name).cloned().unwrap_or_default(),
+            None => TeacherRecord {
+                score: self.teacher_score.clone(),
+                certificate: self.teacher_certificate.clone(),
+                cache: self.teacher_cache.clone(),
+            },
+        }
+    }
+
+    /// Adds what is known of a teacher.
+    pub fn add_teacher(&mut self, name: Option<&str>, teacher: TeacherRecord) {
+        match name {
+            Some(name) => _ = self.teachers.insert(name.to_owned(), teacher),
+            None => {
+                let TeacherRecord { score, certificate, cache } = teacher;
+                (self.teacher_score, self.teacher_certificate, self.teacher_cache) = (score, certificate, cache);
+            }
+        }
     }
 
     /// Adds the digest of the data, once it is known, and what a pass over them comes to, once one has ended.

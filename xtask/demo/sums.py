@@ -1,9 +1,12 @@
-"""Sums and differences, for the trial of docs/guides/self-distillation.md: train.jsonl, held.jsonl, and ask.jsonl of prompts alone."""
+"""Tasks for trials of the guides, each as train.jsonl, held.jsonl, and ask.jsonl of prompts alone: sums and differences, and below sort/ numbers to sort."""
 
 import json
+import os
 import random
 
 random.seed(1)
+user = lambda text: [dict(role="user", content=text)]
+answered = lambda text: [dict(role="assistant", content=text)]
 seen, rows = set(), []
 while len(rows) < 6300:
     a, b = random.randint(1, 99), random.randint(1, 99)
@@ -12,13 +15,31 @@ while len(rows) < 6300:
         continue
     seen.add((a, b, sign))
     question, answer = f"{a} {sign} {b}", str(a + b if sign == "+" else a - b)
-    user = lambda text: [dict(role="user", content=text)]
     rows.append(dict(
         prompt=user(f"What is {question}? Answer with the number only."),
-        completion=[dict(role="assistant", content=answer)],
+        completion=answered(answer),
         teacher_prompt=user(f"{question} = {answer}. What is {question}? Answer with the number only."),
     ))
-write = lambda name, rows: open(name, "w").writelines(json.dumps(row) + "\n" for row in rows)
-write("train.jsonl", rows[300:])
-write("held.jsonl", rows[:300])
-write("ask.jsonl", [dict(prompt=row["prompt"]) for row in rows[:300]])
+
+
+def write(folder, rows):
+    os.makedirs(folder, exist_ok=True)
+    asked = [dict(prompt=row["prompt"]) for row in rows[:300]]
+    for name, part in [("train", rows[300:]), ("held", rows[:300]), ("ask", asked)]:
+        with open(f"{folder}/{name}.jsonl", "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in part)
+
+
+write(".", rows)
+seen, rows = set(), []
+while len(rows) < 6300:
+    numbers = tuple(random.sample(range(1, 100), 4))
+    if numbers in seen:
+        continue
+    seen.add(numbers)
+    listed = lambda numbers: ", ".join(map(str, numbers))
+    rows.append(dict(
+        prompt=user(f"Sort {listed(numbers)} from the smallest to the largest. Answer with the numbers only."),
+        completion=answered(listed(sorted(numbers))),
+    ))
+write("sort", rows)

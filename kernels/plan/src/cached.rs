@@ -62,20 +62,20 @@ pub enum CachedTeacher {
 }
 
 impl CachedTeacher {
-    pub(crate) fn exact(b: &mut Builder, config: &ModelConfig, tokens: u32, dtype: Dtype) -> Self {
-        let head = Box::new(HeadWeights::declare(b, "teacher.weights", config, dtype));
+    pub(crate) fn exact(b: &mut Builder, name: &str, config: &ModelConfig, tokens: u32, dtype: Dtype) -> Self {
+        let head = Box::new(HeadWeights::declare(b, &format!("{name}.weights"), config, dtype));
         let elems = u64::from(tokens) * u64::from(config.hidden);
-        let hidden = b.persistent("teacher.hidden", category::INPUTS, dtype, elems);
+        let hidden = b.persistent(format!("{name}.hidden"), category::INPUTS, dtype, elems);
         Self::Exact { hidden, head }
     }
 
-    pub(crate) fn compact(b: &mut Builder, keep: u32, tokens: u32) -> Self {
-        let mut rows = |name, dtype, width| {
+    pub(crate) fn compact(b: &mut Builder, name: &str, keep: u32, tokens: u32) -> Self {
+        let mut rows = |part, dtype, width| {
             let elems = u64::from(tokens) * u64::from(width);
-            b.persistent(name, category::INPUTS, dtype, elems)
+            b.persistent(format!("{name}.{part}"), category::INPUTS, dtype, elems)
         };
-        let ids = rows("teacher.ids", Dtype::U32, keep);
-        Self::Compact(KnownTokens { ids, log_probs: rows("teacher.log_probs", Dtype::F32, keep + 1), keep })
+        let ids = rows("ids", Dtype::U32, keep);
+        Self::Compact(KnownTokens { ids, log_probs: rows("log_probs", Dtype::F32, keep + 1), keep })
     }
 
     /// Returns the tensors that are sent before each micro-batch, each a row a token: side by side they are rows of the

@@ -50,7 +50,7 @@ pub(crate) fn embedding_scale(config: &ModelConfig, dtype: Dtype) -> f32 {
 /// A model in a plan.
 pub(crate) struct Model<'a> {
     /// First part of every name: `teacher`, `student` or `model`.
-    pub name: &'static str,
+    pub name: &'a str,
     pub config: &'a ModelConfig,
     pub resident: &'a Resident,
 }

@@ -4,7 +4,7 @@ use crate::config::ModelConfig;
 use crate::model::Model;
 use crate::ops::Ops;
 use crate::parameters::{Parameter, stacks};
-use crate::staged::{CERTIFY, QUANTIZE, Staged, WIDEN};
+use crate::staged::{CERTIFY, QUANTIZE, Staged, WIDEN, name_of};
 use crate::weights::{Layer, Linear, Matrix, Role, Weight};
 use precast_core::plan::Tensor;
 
@@ -30,12 +30,10 @@ impl Model<'_> {
     /// Quantizes the matrices of int8 GEMMs, a start-up phase per layer. With `ids`, another phase per layer
     /// computes the last hidden states of these tokens, normalized, by the dense matrices.
     pub fn quantize(&self, ops: &mut Ops<'_>, ids: Option<Tensor>) -> (Vec<Staged>, Option<Tensor>) {
-        // A frozen student's phases have other names than its teacher's.
-        let of = if self.name == "student" { ".student" } else { "" };
         let mut staged = Vec::new();
         let mut stream = None;
         for (index, (scope, block)) in self.blocks().enumerate() {
-            let quantize = format!("{QUANTIZE}{of}.{index}");
+            let quantize = format!("{}.{index}", name_of(QUANTIZE, self.name));
             ops.startup_phase(&quantize);
             ops.scope(scope);
             let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
@@ -43,7 +41,7 @@ impl Model<'_> {
             {
                 ops.quantize(name, dense.weight.dense(), linear.weight.int8());
             }
-            let certify = ids.map(|_| format!("{CERTIFY}{of}.{index}"));
+            let certify = ids.map(|_| format!("{}.{index}", name_of(CERTIFY, self.name)));
             staged.push(Staged { quantize, certify: certify.clone(), parts });
             let Some((ids, phase)) = ids.zip(certify) else { continue };
             ops.startup_phase(&phase);

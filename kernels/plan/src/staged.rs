@@ -22,3 +22,9 @@ pub const CERTIFY: &str = "certify";
 /// Replaces `CAST` if weights come as a file holds them: makes the master weights from them. Layers
 /// without a dense form have phases of their own, of this name and the number of the layer.
 pub const WIDEN: &str = "widen";
+
+/// Returns the prefix of a model's quantizing or certifying phases: those of other models than a first teacher have its
+/// name in them.
+pub(crate) fn name_of(prefix: &str, model: &str) -> String {
+    if model == "teacher" { prefix.to_owned() } else { format!("{prefix}.{model}") }
+}

@@ -37,7 +37,7 @@ fn choices(models: &[ModelConfig], (batch, seq_len): (u32, u32), arch: Arch) -> 
         let recipe = Recipe { batch, seq_len, precision, ..RECIPE };
         let int8 = Formats::int8();
         let taught = TrainingRequest::new(model, &recipe, arch);
-        let taught = [taught.taught_by(Some(model)), taught.taught_by(Some((model, &int8)))];
+        let taught = [taught.clone().taught_by(Some(model)), taught.taught_by(Some((model, &int8)))];
         for training in taught.into_iter().filter_map(|request| TrainingPlan::new(request).ok()) {
             for launch in training.plan.launches() {
                 let problem = launch.key.kernel().problem(&launch.params);

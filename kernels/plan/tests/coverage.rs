@@ -242,7 +242,7 @@ proptest! {
         let decode = Some(decode).filter(|_| DecodeRequest::draws(&student));
         let on_policy = decode.is_some();
         let whole = TrainingRequest { decode, on_policy, ..TrainingRequest::new(&student, &recipe, Arch::Sim) };
-        let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
+        let int8 = TrainingPlan::new(whole.clone().taught_by(Some((&teacher, &Formats::int8()))));
         let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));
         let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student,
             seed));

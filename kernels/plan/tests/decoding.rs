@@ -12,8 +12,8 @@ fn plans(arch: Arch) -> [TrainingPlan; 3] {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let request = TrainingRequest::new(&student, &STEP, arch).taught_by(Some(&teacher));
     let slots = Slots { count: MOST_SLOTS, seq_len: 1024 };
-    let decodes = request.decoding(DecodeRequest { slots, sampling: Sampling::LIKELIEST });
-    [request, decodes, decodes.on_policy()].map(|request| TrainingPlan::new(request).unwrap())
+    let decodes = request.clone().decoding(DecodeRequest { slots, sampling: Sampling::LIKELIEST });
+    [request, decodes.clone(), decodes.on_policy()].map(|request| TrainingPlan::new(request).unwrap())
 }
 
 #[test]

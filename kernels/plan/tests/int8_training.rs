@@ -128,7 +128,7 @@ fn a_guard_writes_nothing_of_training_and_takes_no_memory() {
             let touched = plan.phase(phase).nodes.iter().flat_map(Node::touches).map(|touch| plan.buffer(touch.buffer));
             touched.map(|buffer| buffer.offset + buffer.bytes()).max().unwrap()
         };
-        let read = training.guard.as_ref().unwrap().partials.bytes();
+        let read = training.guards[0].partials.bytes();
         assert!(end(GUARD) <= end(MICRO) + read.next_multiple_of(256), "{recompute}: {} {}", end(GUARD), end(MICRO));
         assert!(read < 1 << 18, "{read}");
         let semaphores = plan.tensor("student.semaphores").map(|tensor| tensor.buffer);
@@ -167,11 +167,11 @@ fn a_frozen_base_of_8_bits_has_no_guard() {
     let adapted = Student { config: &student, formats: &dense, adapters: &adapters };
     let recipe = Recipe { batch: 1, seq_len: 64, ..recipe(Precision::Int8, Recompute::None) };
     let training = taught(Teacher::Base, adapted, &recipe, Arch::Sm90a);
-    assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
+    assert!(training.guards.is_empty() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
     let of_student = |op| count(&training.plan, MICRO, "student.", op);
     // Nothing below the lowest layer's q, k and v trains.
     assert_eq!([of_student(INT8_GEMM), of_student("gemm.")], [2 * 4 * LAYERS - 1; 2]);
-    assert!(training.certificate.is_some(), "a base that teaches in int8 is measured, as any teacher is");
+    assert!(training.certificates[0].is_some(), "a base that teaches in int8 is measured, as any teacher is");
     // Sent one layer at a time, and quantized once.
     assert_eq!(training.student.staged.len() as u32, LAYERS);
     assert_eq!(count(&training.plan, UPDATE, "", "i8"), 0);

@@ -17,7 +17,9 @@ fn plans(
     let formats = Formats::dense();
     let student = Student { config, formats: &formats, adapters };
     let request = TrainingRequest::new(student, recipe, Arch::Sim).taught_by(Some(config));
-    let plan = |rank| TrainingPlan::new(TrainingRequest { share: Share { replicas, ranks, rank }, ..request }).unwrap();
+    let plan = |rank| {
+        TrainingPlan::new(TrainingRequest { share: Share { replicas, ranks, rank }, ..request.clone() }).unwrap()
+    };
     (0..ranks).map(plan).collect()
 }
 

@@ -5,7 +5,7 @@ pub(crate) use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use precast_kernels::{Access, Arch, Block, Dtype, Format, Key, KeyVariant};
 pub(crate) use precast_plan::guard::GUARD;
 pub(crate) use precast_plan::staged::CERTIFY;
-pub(crate) use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE};
+pub(crate) use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE, of_teacher};
 pub(crate) use precast_plan::*;
 
 /// A recipe of distillation, which tests change.

@@ -64,3 +64,47 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
     let recipe = Recipe::every(64).find(|it| !it.objective.has_teacher() && it.recompute == Recompute::None).unwrap();
     assert!(alone(&student, &recipe, Arch::Sim).plan.phases.iter().all(|phase| phase.name != TEACHER));
 }
+
+/// Of several teachers each has phases of its own, which launch what they launch where it is alone; all of them have
+/// their weights in memory, and share activations.
+#[test]
+fn a_teacher_among_several_is_lowered_as_alone() {
+    let (teacher, student) = (first_layers(3, "qwen2.5-1.5b"), first_layers(2, "qwen2.5-0.5b"));
+    let (dense, int8, none) = (Formats::dense(), Formats::int8(), Adapters::none());
+    let adapters = Adapters::uniform(&student, &Target::ALL, 16, 1.0);
+    let whole = Student { config: &student, formats: &dense, adapters: &none };
+    let [own, rounded] = [&dense, &int8].map(|formats| Teacher::Model { config: &teacher, formats });
+    let cached = [Teacher::Cached(&teacher), Teacher::Known { keep: 7 }];
+    let several = [own, rounded, Teacher::Student, cached[0], cached[1], Teacher::Base];
+    let shares = [Share::ALONE, Share { replicas: 2, ranks: 2, rank: 1 }];
+    let recipes = Recipe::every(2048).filter(|recipe| recipe.objective.has_teacher());
+    let mut checked = 0;
+    for recipe in recipes.filter(|recipe| recipe.precision != Precision::Fp32) {
+        for (share, student) in
+            shares.into_iter().flat_map(|share| [whole, Student { adapters: &adapters, ..whole }].map(|of| (share, of)))
+        {
+            let teachers = &several[..if student.adapters.is_empty() { 5 } else { 6 }];
+            let lower = |teachers: &[Teacher<'_>]| {
+                let request = TrainingRequest::new(student, &recipe, Arch::Sm90a).taught_by(teachers.iter().copied());
+                TrainingPlan::new(TrainingRequest { share, ..request }).unwrap()
+            };
+            let all = lower(teachers);
+            for (number, teacher) in teachers.iter().enumerate() {
+                let alone = lower(std::slice::from_ref(teacher));
+                for phase in [MICRO, LAST, TEACHER, GUARD] {
+                    let launches = |plan: &Plan, phase: &str| {
+                        let phase = plan.phases.iter().find(|one| one.name == phase);
+                        let launches = phase.into_iter().flat_map(|phase| phase.nodes.iter().filter_map(Node::launch));
+                        launches.map(|launch| (launch.pair().unwrap().to_string(), launch.shape())).collect::<Vec<_>>()
+                    };
+                    let [is, expected] = [(&all, of_teacher(phase, number)), (&alone, phase.to_owned())]
+                        .map(|(training, phase)| launches(&training.plan, &phase));
+                    assert!(is == expected, "{phase} of {number}: {recipe:?}");
+                    checked += usize::from(!is.is_empty());
+                }
+                assert_eq!(all.certificates[number].is_some(), alone.certificates[0].is_some(), "{number}: {recipe:?}");
+            }
+        }
+    }
+    assert!(checked > 500, "{checked}");
+}

@@ -146,9 +146,10 @@ impl HiddenStates {
     }
 
     /// Has the cache read sequences on other threads.
-    pub fn read_ahead(&self, chunks: &[Arc<Chunk>]) {
+    pub fn read_ahead<'c>(&self, chunks: impl Iterator<Item = &'c Arc<Chunk>>) {
         let keys = chunks
-            .par_iter()
+            .collect::<Vec<_>>()
+            .into_par_iter()
             .filter(|chunk| chunk.counted() > 0)
             .map(|chunk| Key::of_chunk(chunk, self.seq_len as u32).0);
         self.cache.read_ahead(&keys.collect::<Vec<Key>>());

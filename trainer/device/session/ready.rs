@@ -23,12 +23,14 @@ use crate::options::{RunConfig, WeightFormat};
 /// A training run, ready to step; what else is done with its device is done as with any that is sealed.
 pub struct Session {
     pub plan: TrainingPlan,
-    /// The form in which the teacher's weights live on the device.
+    /// The form in which teachers' weights live on the device.
     pub teacher_format: WeightFormat,
     /// Digest of the table that selects variants, if the run has one of its own.
     pub tuned: Option<Digest>,
-    /// Source of the teacher's rows, if it is cached.
-    pub hidden: Option<HiddenStates>,
+    /// Source of the rows of each teacher that is cached.
+    pub hidden: Vec<Option<HiddenStates>>,
+    /// Number of the teacher of the last micro-batch.
+    pub(super) taught_by: usize,
     pub(super) sealed: SealedDevice,
 }
 
@@ -70,8 +72,8 @@ impl Session {
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
         let tuned = tuning.map(|tuning| tuning.digest);
-        let hidden = models.cache.as_ref().map(HiddenStates::of);
-        Ok((Self { plan, teacher_format, tuned, hidden, sealed }, extension))
+        let hidden = models.caches.iter().map(|cache| cache.as_ref().map(HiddenStates::of)).collect();
+        Ok((Self { plan, teacher_format, tuned, hidden, taught_by: 0, sealed }, extension))
     }
 }
 

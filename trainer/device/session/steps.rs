@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
-use precast_plan::training::{GATHER, LAST, MASTERS, MICRO, TEACHER, TaughtInputs, UPDATE};
+use precast_plan::training::{GATHER, LAST, MASTERS, MICRO, TEACHER, TaughtInputs, TeacherBuffers, UPDATE, of_teacher};
 use precast_plan::{GradientPart, Micro, Recipe, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
@@ -60,7 +60,7 @@ impl Session {
         self.sealed.read_later(self.plan.scores.expect("an on-policy plan").all)
     }
 
-    /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in
+    /// The own cross entropy of micro-batches' teacher, added up, each token's times `loss_scale`. What it leaves in
     /// the metrics the first micro-batch of a step overwrites. Waits for it.
     ///
     /// # Errors
@@ -104,12 +104,15 @@ impl Session {
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
         put(inputs.factors, &[1.0, accumulate.into()].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
-        if let Some((hidden, cached)) = self.hidden.as_mut().zip(self.plan.cached.as_ref()) {
+        let hidden = self.hidden.get_mut(batch.teacher).and_then(Option::as_mut);
+        let cached = self.plan.teachers.get(batch.teacher).and_then(TeacherBuffers::cached);
+        if let Some((hidden, cached)) = hidden.zip(cached) {
             for (input, rows) in cached.inputs().into_iter().zip(hidden.of_batch(batch)?) {
                 self.sealed.write(input, rows)?;
             }
         }
-        Ok(self.sealed.run(phase)?)
+        self.taught_by = batch.teacher;
+        Ok(self.sealed.run(&of_teacher(phase, batch.teacher))?)
     }
 
     /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first
@@ -121,8 +124,8 @@ impl Session {
     /// # Panics
     /// If no student trains in int8.
     pub fn guard(&mut self) -> Result<Vec<Sums>, DriverError> {
-        self.sealed.run(GUARD)?;
-        let guard = self.plan.guard.as_ref().expect("a student that trains in int8");
+        self.sealed.run(&of_teacher(GUARD, self.taught_by))?;
+        let guard = self.plan.guards.get(self.taught_by).expect("a student that trains in int8");
         Ok(guard.sums(&bytemuck::pod_collect_to_vec(&self.sealed.read(guard.partials)?)))
     }
 

@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 
 use precast_kernels::Format;
-use precast_plan::staged::CERTIFY;
-use precast_plan::training::{CAST, CLEAR, WIDEN};
-use precast_plan::{CachedTeacher, Parameter, Resident, Tensor, TokenComparison};
+use precast_plan::training::{CAST, CLEAR, TeacherBuffers, WIDEN, certify_phase};
+use precast_plan::{Parameter, Resident, Tensor, TokenComparison};
+use precast_runtime::{DriverError, Sealed};
 
 use crate::base::roles::Models;
 use crate::base::stop::Stopped;
@@ -17,6 +17,16 @@ use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 
 use super::{Session, read_columns};
+
+/// Measures the distance of a teacher that has just been quantized, by its number.
+fn certified(
+    sealed: &mut Sealed,
+    number: usize,
+    columns: TokenComparison<Tensor>,
+) -> Result<TokenComparison<Vec<f32>>, DriverError> {
+    sealed.run(&certify_phase(number))?;
+    read_columns(sealed, columns)
+}
 
 impl Session {
     /// True if a student that trains is sent as master weights. Where the run computes in the dtype in which it is
@@ -35,8 +45,14 @@ impl Session {
             true => self.plan.student.weights.states().map(|(one, _, own)| (one.clone(), own.master)).collect(),
             false => of(&self.plan.student),
         };
-        let head = || self.plan.cached.as_ref()?.head().map(|head| vec![(head.parameter.clone(), head.tensor())]);
-        Models { teacher: self.plan.teacher.as_ref().map(of).or_else(head), student }
+        let of_teacher = |teacher: &TeacherBuffers| match teacher {
+            TeacherBuffers::Model(model) => of(model),
+            TeacherBuffers::Cached(cached) => {
+                cached.head().map(|head| (head.parameter.clone(), head.tensor())).into_iter().collect()
+            }
+            TeacherBuffers::Base | TeacherBuffers::Student => Vec::new(),
+        };
+        Models { teachers: self.plan.teachers.iter().map(of_teacher).collect(), student }
     }
 
     /// Bytes of the models' weights that are sent.
@@ -44,7 +60,8 @@ impl Session {
         let sent_wide = self.sent_wide(models.student());
         let sent = self.destinations(sent_wide);
         let student = Some(&self.plan.student).filter(|_| !sent_wide);
-        let staged = self.plan.teacher.iter().chain(student).flat_map(|model| &model.staged);
+        let teachers = self.plan.teachers.iter().filter_map(TeacherBuffers::model);
+        let staged = teachers.chain(student).flat_map(|model| &model.staged);
         let staged = staged.flat_map(|staged| &staged.parts);
         sent.iter().flat_map(|(_, list)| list).chain(staged).map(|(_, tensor)| tensor.bytes()).sum()
     }
@@ -62,29 +79,23 @@ impl Session {
         self.upload_student(models, progress)
     }
 
-    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by the teacher and by the exact
-    /// one. Behind it comes [`Self::upload_student`].
+    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by each teacher that is not
+    /// exact and by the exact one: by their numbers. Behind it comes [`Self::upload_student`].
     ///
     /// # Errors
     /// As [`Self::upload`].
-    ///
-    /// # Panics
-    /// If the plan does not certify.
     pub fn certify(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
         batch: &MicroBatch,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
-    ) -> Result<TokenComparison<Vec<f32>>, DeviceError> {
-        let certificate = self.plan.certificate.expect("a plan that certifies");
+    ) -> Result<Vec<Option<TokenComparison<Vec<f32>>>>, DeviceError> {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
         let sequences = inputs.sequences.words(&batch.lengths);
         self.sealed.write(inputs.sequences.all, bytemuck::cast_slice(&sequences))?;
-        self.upload_frozen(models, Staging::QuantizeAndCertify, &mut progress)?;
-        self.sealed.run(CERTIFY)?;
-        Ok(read_columns(&mut self.sealed, certificate)?)
+        self.upload_frozen(models, Staging::QuantizeAndCertify, &mut progress)
     }
 
     /// True if adapters train on a base that is quantized.
@@ -92,28 +103,42 @@ impl Session {
         self.plan.adapters.is_some() && !self.plan.student.staged.is_empty()
     }
 
-    /// The teacher, and a base that is quantized. Before all else: what is quantized lies meanwhile where what trains
+    /// The teachers, and a base that is quantized. Before all else: what is quantized lies meanwhile where what trains
     /// will.
     fn upload_frozen(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
         staging: Staging,
         progress: &mut UploadProgress<'_>,
-    ) -> Result<(), DeviceError> {
-        let teacher = self.plan.teacher.as_ref();
-        if let Some((weights, teacher)) = models.teacher().zip(teacher) {
-            Upload::new(&mut self.sealed, weights, progress).model(teacher, staging)?;
-        }
-        if let Some((weights, head)) = models.teacher().zip(self.plan.cached.as_ref().and_then(CachedTeacher::head)) {
-            let head = [(head.parameter.clone(), head.tensor())];
-            Upload::new(&mut self.sealed, weights, progress).parameters(&head)?;
+    ) -> Result<Vec<Option<TokenComparison<Vec<f32>>>>, DeviceError> {
+        let mut measured = Vec::new();
+        for (number, (weights, teacher)) in models.teachers().zip(&self.plan.teachers).enumerate() {
+            let mut upload = Upload::new(&mut self.sealed, weights, progress);
+            match teacher {
+                TeacherBuffers::Model(model) => upload.model(model, staging)?,
+                TeacherBuffers::Cached(cached) => {
+                    if let Some(head) = cached.head() {
+                        upload.parameters(&[(head.parameter.clone(), head.tensor())])?;
+                    }
+                }
+                TeacherBuffers::Base | TeacherBuffers::Student => {}
+            }
+            // What comes next takes the memory of the exact one's hidden states.
+            let is_base = *teacher == TeacherBuffers::Base;
+            let certificate = self.plan.certificates[number].filter(|_| staging.certifies() && !is_base);
+            measured.push(certificate.map(|columns| certified(&mut self.sealed, number, columns)).transpose()?);
         }
         if self.has_quantized_base() {
-            // The certificate is of the teacher, where there is one.
-            let staging = if teacher.is_none() { staging } else { Staging::Quantize };
+            let base = self.plan.teachers.iter().position(|teacher| *teacher == TeacherBuffers::Base);
+            // A certificate is of teachers.
+            let staging = if base.is_some() { staging } else { Staging::Quantize };
             Upload::new(&mut self.sealed, models.student(), progress).model(&self.plan.student, staging)?;
+            let certificate = base.and_then(|number| Some((number, self.plan.certificates[number]?)));
+            if let Some((number, columns)) = certificate.filter(|_| staging.certifies()) {
+                measured[number] = Some(certified(&mut self.sealed, number, columns)?);
+            }
         }
-        Ok(())
+        Ok(measured)
     }
 
     /// Sends the student, the adapter and what follows from them: the last part of [`Self::upload`].

@@ -26,7 +26,7 @@ pub use completions::{CompletionOptions, Completions};
 pub use data::{OrderOptions, PackingOptions, TextOptions};
 pub use device::{DeviceOptions, Kernels, TuningOptions};
 pub use division::{Division, DivisionOptions};
-pub use models::{BASE, ModelOptions, SELF};
+pub use models::ModelOptions;
 pub use on_policy::{OnPolicy, OnPolicyOptions};
 pub use optimizer::OptimizerOptions;
 pub use options::Options;

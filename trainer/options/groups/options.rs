@@ -24,7 +24,8 @@ pub struct Options {
     /// have: input_ids (labels beside it, of which -100 do not count, and attention_mask, of which 0 is padding),
     /// messages, conversations (from and value), prompt and completion, instruction and output (and input), text. A
     /// directory stands for its files, in name order. PATH=SHARE, for each of them, mixes sources by their shares of
-    /// the tokens, as --data a.jsonl=0.7 --data b.jsonl=0.3.
+    /// the tokens, as --data a.jsonl=0.7 --data b.jsonl=0.3. PATH@NAME, or PATH=SHARE@NAME, is taught by the --teacher
+    /// of that name.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub data: Vec<PathBuf>,
     /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps;

@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, RangedU64ValueParser, TypedValueParser};
 use precast_plan::Precision;
 
 use crate::inputs::hub;
-use crate::options::WeightFormat;
+use crate::options::{TeacherSource, WeightFormat};
 
 /// Bias corrections raise to the power of the step, which has 31 bits there.
 pub(crate) const MOST_STEPS: u64 = i32::MAX as u64;
@@ -23,6 +23,16 @@ pub(crate) fn count(most: u64) -> RangedU64ValueParser<u32> {
 /// A model's path, or its name at Hugging Face.
 pub(crate) fn model() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(hub::model)
+}
+
+/// A teacher's path, or its name at Hugging Face, with a name of its own in the run.
+pub(crate) fn teacher() -> impl TypedValueParser<Value = TeacherSource> {
+    PathBufValueParser::new().try_map(TeacherSource::model)
+}
+
+/// The directory of a teacher's cache, with a name of its own in the run.
+pub(crate) fn teacher_cache() -> impl TypedValueParser<Value = TeacherSource> {
+    PathBufValueParser::new().map(TeacherSource::of)
 }
 
 pub(crate) fn number<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {

@@ -6,14 +6,13 @@ use precast_runtime::Ticket;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::base::roles::Models;
 use crate::device::DeviceError;
 use crate::device::session::{HiddenStates, Session};
 use crate::inputs::data::{MicroBatch, Step};
 use crate::options::ShapeOptions;
 
 /// Seeds of models that are a bare `config.json`.
-pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
+pub(crate) const RANDOM_SEEDS: [u64; 2] = [1, 2];
 
 /// Steps that leave the weights as they are: their learning rate is 0.
 pub struct Steps {
@@ -33,7 +32,7 @@ impl Steps {
         accum: u32,
         vocab: u32,
     ) -> Self {
-        session.hidden.iter_mut().for_each(HiddenStates::in_turn);
+        session.hidden.iter_mut().flatten().for_each(HiddenStates::in_turn);
         let mut rng = Pcg64Mcg::seed_from_u64(0);
         let mut row = || (0..=seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
         let micros = (0..accum).map(|_| {
@@ -52,7 +51,7 @@ impl Steps {
 
     /// Asks for a step.
     fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, DeviceError> {
-        if let Some(hidden) = &session.hidden {
+        for hidden in session.hidden.iter().flatten() {
             hidden.read_ahead_in_turn(self.sequences);
         }
         let micros = &self.steps[self.done as usize % self.steps.len()];

@@ -135,7 +135,12 @@ impl StepTimes {
             floor_ms: floor_s.map(|floor_s| floor_s * 1e3),
             share_of_floor: floor_s.map(|floor_s| floor_s / step_s),
             launches: kernels.iter().map(|kernel| kernel.launches).sum(),
-            hidden_bytes: session.hidden.as_ref().map(|hidden| accum * hidden.read.bytes / hidden.read.batches),
+            hidden_bytes: session
+                .hidden
+                .iter()
+                .flatten()
+                .next()
+                .map(|hidden| accum * hidden.read.bytes / hidden.read.batches),
             kernels_ms,
             between_ms: step_s * 1e3 - kernels_ms,
         }

@@ -82,7 +82,7 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
     let teacher = &Checkpoint::open(request.teacher())?;
     let student = &Checkpoint::open(request.student())?;
-    let models = Models { teacher: Some(teacher), student };
+    let models = Models { teachers: vec![teacher], student };
     let data = read(&asked, models, Some(&pair::check(teacher, student)?), None)?;
     let contents = Contents::of(&data, request.shape.seq_len)?;
     let driver = device::open_own(&request.target, &ranks.place)?;

@@ -40,7 +40,7 @@ pub fn convert(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     if let Some(directory) = &request.tokenizer {
         pair::check_tokenizer(directory, student)?;
     }
-    let data = read(&asked, Models { teacher: None, student }, None, None)?;
+    let data = read(&asked, Models { teachers: Vec::new(), student }, None, None)?;
     let contents = Contents::of(&data.streams.corpus, request.shape.seq_len)?;
     contents.note_lacking();
     let compact = compact(request, &contents, student.config().vocab);

@@ -103,7 +103,7 @@ impl<'a> Opening<'a> {
             let shape = ((batch, seq_len), (batches as u32, places));
             SweepPlan::new((self.teacher.config(), formats), shape, (self.request.precision, self.top()), arch)
         };
-        let micros = of_micro.divide_places(lengths.iter().copied()).len() as u64;
+        let micros = of_micro.divide_places(lengths.iter().map(|length| (*length, 0))).len() as u64;
         let all = micros.div_ceil(self.ranks.into()).max(1);
         let mut one = self.fit_sweep(lower(1, 1)?, self.request.spill);
         let less = if self.request.spill > 0 { " or less --spill" } else { "" };

@@ -174,13 +174,14 @@ impl CacheRequest {
     /// [`UsageError`] of shares that do not go together.
     pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
         let Self { eval_data: held_out, text, shape, packing: PackingOptions { packing }, .. } = self;
-        let whole = |path: &PathBuf| DataSource { path: path.clone(), share: None };
+        let whole = |path: &PathBuf| DataSource::whole(path);
         let has_likely = !self.from.is_empty();
         let sources = if has_likely { self.from.iter().map(whole).collect() } else { sources(&self.data, false)? };
         let (shape, packing) = (*shape, *packing);
         Ok(DataRequest {
             sources,
-            held_out,
+            held_out: held_out.iter().map(whole).collect(),
+            teachers: Vec::new(),
             text,
             shape,
             packing,

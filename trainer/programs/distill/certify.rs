@@ -18,10 +18,13 @@ use crate::options::{MostKl, RunConfig, UsageError, WeightFormat};
 use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
 use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
-use crate::run::record::{CertifiedBy, RunRecord, TeacherCertificate};
+use crate::run::record::{CertifiedBy, Known, RunRecord, TeacherCertificate};
+
+/// Knowledge of the teachers of a run, by their numbers.
+pub struct Certified(Vec<Teacher>);
 
 /// Knowledge of a teacher.
-pub enum Teacher {
+enum Teacher {
     /// As it is to stand in `run.json`; nothing of one that is exact, or of none.
     Known(Option<TeacherCertificate>),
     /// The first batch will tell.
@@ -29,9 +32,87 @@ pub enum Teacher {
 }
 
 /// Criteria by which the first batch's measurement is judged.
-pub struct Measuring {
+struct Measuring {
     kernels_sha256: Digest,
     most: MostKl,
+}
+
+impl Certified {
+    /// By the certificate that is named, or the record of the run so far.
+    ///
+    /// # Errors
+    /// [`Failure`] of the file, and where a teacher is too far from the exact one.
+    pub fn open(
+        config: &RunConfig,
+        teachers: &[Checkpoint],
+        digests: &mut ModelDigests,
+        before: Option<&RunRecord>,
+        stop: &Stop,
+    ) -> Result<Self, Failure> {
+        let open = |(number, teacher)| Teacher::open((config, number), teacher, digests, before, stop);
+        teachers.iter().enumerate().map(open).collect::<Result<_, Failure>>().map(Self)
+    }
+
+    /// True if the first batch will tell.
+    pub fn measures(&self) -> bool {
+        self.0.iter().any(|teacher| matches!(teacher, Teacher::Unknown(_)))
+    }
+
+    /// Refuses a teacher that nothing is known of and that the run cannot measure.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), UsageError> {
+        let of_plan = self.0.iter().zip(&session.plan.certificates).zip(config.teachers.iter());
+        let unknown = of_plan.filter(|((teacher, room), _)| matches!(teacher, Teacher::Unknown(_)) && room.is_none());
+        match unknown.map(|(_, teacher)| teacher).next() {
+            None => Ok(()),
+            Some(teacher) => {
+                Err(unmeasured(&teacher.path, "this run has no room to measure on its first batch what that costs"))
+            }
+        }
+    }
+
+    /// Returns the first micro-batch of a step that has something to measure on.
+    ///
+    /// # Errors
+    /// [`Failure`] where none has.
+    pub fn batch(&self, first: &Step, config: &RunConfig) -> Result<MicroBatch, Failure> {
+        let mut batches = (0..first.micros()).map(|number| first.micro_batch(number));
+        let counts = |batch: &MicroBatch| batch.counted > 0;
+        batches.find(counts).ok_or_else(|| match (config.on_policy, config.teachers.first()) {
+            (Some(_), Some(teacher)) => {
+                let why = "no prompt of the first step has a second token to measure on what that costs";
+                unmeasured(&teacher.path, why).into()
+            }
+            _ => DataError::nothing_counted(1).into(),
+        })
+    }
+
+    /// Returns the records of the teachers that are not exact for `run.json`, with what was measured of those that
+    /// nothing was known of.
+    ///
+    /// # Errors
+    /// [`RunFault`] where a teacher is too far from the exact one.
+    pub fn judge(
+        self,
+        config: &RunConfig,
+        batch: &MicroBatch,
+        columns: &[Option<TokenComparison<Vec<f32>>>],
+    ) -> Result<Vec<Option<TeacherCertificate>>, RunFault> {
+        let each = self.0.into_iter().zip(columns).zip(config.teachers.iter());
+        let judged = each.map(|((teacher, columns), choice)| match (teacher, columns) {
+            (Teacher::Unknown(measuring), Some(columns)) => measuring.judge(&choice.role(), batch, columns).map(Some),
+            (Teacher::Known(known), _) => Ok(known),
+            (Teacher::Unknown(_), None) => unreachable!("a run without room to measure is refused"),
+        });
+        judged.collect()
+    }
+
+    /// Returns the records of the teachers that are not exact for `run.json`.
+    pub fn known(self) -> Vec<Option<TeacherCertificate>> {
+        self.0.into_iter().map(|teacher| if let Teacher::Known(known) = teacher { known } else { None }).collect()
+    }
 }
 
 impl Teacher {
@@ -39,19 +120,21 @@ impl Teacher {
     ///
     /// # Errors
     /// [`Failure`] of the file, and where the teacher is too far from the exact one.
-    pub fn open(
-        config: &RunConfig,
-        teacher: Option<&Checkpoint>,
+    fn open(
+        (config, number): (&RunConfig, usize),
+        teacher: &Checkpoint,
         digests: &mut ModelDigests,
         before: Option<&RunRecord>,
         stop: &Stop,
     ) -> Result<Self, Failure> {
-        let (Some(teacher), Some(most)) = (teacher, config.max_teacher_kl) else {
+        let choice = &config.teachers[number];
+        // What a cache holds was computed by the exact one.
+        let Some(most) = config.max_teacher_kl.filter(|_| choice.cache().is_none()) else {
             return Ok(Self::Known(None));
         };
         let subject = |weights| Subject::new(teacher, weights, (WeightFormat::Int8, &Formats::int8()));
         if let Some(path) = &config.teacher_certificate {
-            let subject = subject(digests.weights.wait(stop)?.teacher.expect("there is a teacher"))?;
+            let subject = subject(digests.weights.wait(stop)?.teachers[number])?;
             let certificate = Certificate::read(path, teacher, &subject)?;
             let measured = certificate.measured.check(most)?;
             let path_text = path.display().to_string();
@@ -63,26 +146,14 @@ impl Teacher {
         }
         // Everything else that the measurement depends on is the same in a run that continues.
         let kernels_sha256 = subject(Digest::of(b""))?.kernels_sha256;
-        let before = before.and_then(|before| before.teacher_certificate.as_ref()?.known());
+        let before = before.and_then(|before| before.teacher(choice.name.as_deref()).certificate);
+        let before = before.as_ref().and_then(Known::known);
         if let Some(before) = before.filter(|before| before.kernels_sha256 == Some(kernels_sha256)) {
             let measured = before.measured.check(most)?;
-            notes::print(format_args!("int8 teacher, as it was measured: {measured}"));
+            notes::print(format_args!("int8 {}, as it was measured: {measured}", choice.role()));
             return Ok(Self::Known(Some(before.clone())));
         }
         Ok(Self::Unknown(Measuring { kernels_sha256, most }))
-    }
-
-    /// Refuses a teacher that nothing is known of and that the run cannot measure.
-    ///
-    /// # Errors
-    /// [`UsageError`].
-    pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), UsageError> {
-        match (self, &config.teacher) {
-            (Self::Unknown(_), Some(teacher)) if session.plan.certificate.is_none() => {
-                Err(unmeasured(teacher, "this run has no room to measure on its first batch what that costs"))
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -95,35 +166,20 @@ fn unmeasured(teacher: &Path, why: &str) -> UsageError {
 }
 
 impl Measuring {
-    /// Returns the first micro-batch of a step that has something to measure on.
-    ///
-    /// # Errors
-    /// [`Failure`] where none has.
-    pub fn batch(&self, first: &Step, config: &RunConfig) -> Result<MicroBatch, Failure> {
-        let mut batches = (0..first.micros()).map(|number| first.micro_batch(number));
-        let counts = |batch: &MicroBatch| batch.counted > 0;
-        batches.find(counts).ok_or_else(|| match (config.on_policy, &config.teacher) {
-            (Some(_), Some(teacher)) => {
-                unmeasured(teacher, "no prompt of the first step has a second token to measure on what that costs")
-                    .into()
-            }
-            _ => DataError::nothing_counted(1).into(),
-        })
-    }
-
     /// Returns the record of a measurement for `run.json`.
     ///
     /// # Errors
     /// [`RunFault`] where the teacher is too far from the exact one.
-    pub fn judge(
+    fn judge(
         &self,
+        role: &str,
         batch: &MicroBatch,
         columns: &TokenComparison<Vec<f32>>,
     ) -> Result<TeacherCertificate, RunFault> {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;
-        notes::print(format_args!("int8 teacher, on the first batch: {measured}"));
+        notes::print(format_args!("int8 {role}, on the first batch: {measured}"));
         Ok(record(CertifiedBy::Text("first batch".to_owned()), self.kernels_sha256, measured))
     }
 }

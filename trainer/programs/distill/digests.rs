@@ -22,7 +22,7 @@ pub struct Digests<T, E> {
     done: Option<T>,
 }
 
-impl<T: Copy + Send + 'static, E: Send + 'static> Digests<T, E>
+impl<T: Clone + Send + 'static, E: Send + 'static> Digests<T, E>
 where
     Failure: From<E>,
 {
@@ -45,12 +45,12 @@ where
 
     /// Waits for it.
     pub fn get(&mut self) -> Result<T, Failure> {
-        let done = match (self.done, self.under_way.take()) {
+        let done = match (self.done.take(), self.under_way.take()) {
             (Some(done), _) => done,
             (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
             (None, None) => (self.hash)()?,
         };
-        Ok(*self.done.insert(done))
+        Ok(self.done.insert(done).clone())
     }
 }
 
@@ -66,14 +66,15 @@ pub struct ModelDigests {
 }
 
 impl ModelDigests {
-    pub fn start(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Self {
+    pub fn start(RunModels { models, caches, .. }: &RunModels<Checkpoint>) -> Self {
         // Of a teacher that is cached, the weights that its hidden states follow from; its head was hashed as it was
         // opened.
-        let cached = cache.as_ref().map(|cache| cache.manifest().made.teacher_sha256);
-        let teacher = models.teacher.as_ref().map(Checkpoint::weight_files);
-        let files = Models { teacher, student: models.student.weight_files() };
+        let cached = caches.iter().map(|cache| Some(cache.as_ref()?.manifest().made.teacher_sha256));
+        let cached: Vec<Option<Digest>> = cached.collect();
+        let teachers = models.teachers.iter().map(Checkpoint::weight_files).collect();
+        let files = Models { teachers, student: models.student.weight_files() };
         let forget = Arc::new(AtomicBool::new(false));
-        let hashed = Models { teacher: files.teacher.clone().filter(|_| cached.is_none()), ..files.clone() };
+        let hashed = files.clone();
         let forgets = Arc::clone(&forget);
         let hash = move |files: &Vec<PathBuf>| {
             let digest = checkpoint::digest(files)?;
@@ -83,8 +84,9 @@ impl ModelDigests {
             Ok(digest)
         };
         let weights = Digests::of(move || {
-            let digests = hashed.try_map(&hash)?;
-            Ok(Models { teacher: cached.or(digests.teacher), ..digests })
+            let teachers = hashed.teachers.iter().zip(&cached);
+            let teachers = teachers.map(|(files, cached)| cached.map_or_else(|| hash(files), Ok));
+            Ok(Models { teachers: teachers.collect::<Result<_, _>>()?, student: hash(&hashed.student)? })
         });
         Self { weights, files, forget }
     }

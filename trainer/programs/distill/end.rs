@@ -107,7 +107,7 @@ fn take_samples(done: u64, run: &mut Ready, written: &mut Written) -> Result<(),
 
 /// Records the digests of models and data, as far as they are known.
 fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Written) -> Result<(), Failure> {
-    written.record.models(&opened.digests.weights.get()?);
+    written.record.models(&opened.digests.weights.get()?, &opened.config);
     written.record.data(Some(opened.data_digest.get()?), summary);
     Ok(written.out.record(&mut written.record)?)
 }

@@ -49,7 +49,10 @@ pub fn sha256(data: &Dataset, config: &RunConfig) -> Digest {
 
 impl HeldOut {
     pub fn new(data: &Dataset, config: &RunConfig, stops: Vec<u32>) -> Self {
-        Self { sha256: sha256(data, config), chunks: data.chunks.clone(), counted: data.counted(), stops }
+        let mut chunks = data.chunks.clone();
+        // A micro-batch has one teacher.
+        chunks.sort_by_key(|chunk| chunk.teacher);
+        Self { sha256: sha256(data, config), chunks, counted: data.counted(), stops }
     }
 
     /// Their sequences.
@@ -75,7 +78,8 @@ impl HeldOut {
         let mut device = DecodingDevice::new(session, decoding, &self.stops)?;
         let written = device.complete(sequences, |Sequence { number, prompt, .. }, Drawn { ids, .. }| {
             let chunk = &mut all[(number - FIRST_NUMBER) as usize];
-            *chunk = Chunk { teacher_prompt: chunk.teacher_prompt.take(), ..completed(&prompt, &ids) };
+            let (teacher_prompt, teacher) = (chunk.teacher_prompt.take(), chunk.teacher);
+            *chunk = Chunk { teacher_prompt, teacher, ..completed(&prompt, &ids) };
             Ok::<_, Failure>(())
         });
         written.map_err(|failure| failure.of_drawing(EVAL_DATA, FIRST_NUMBER)).map(|()| all)

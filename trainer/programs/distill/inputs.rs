@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use precast_core::shell::quoted;
 use precast_fatbins::Digest;
-use precast_plan::Objective;
+use precast_plan::{Objective, PlanError};
 
 use super::digests::ModelDigests;
 use crate::base::notes::note;
@@ -17,7 +17,9 @@ use crate::inputs::data::{
     Batches, Chunking, Corpus, DataError, Dataset, Files, Order, Packing, Places, PromptRule, Reader, Streams, path_of,
 };
 use crate::inputs::pair::{self, Pair};
-use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions, TeacherPrompts};
+use crate::options::{
+    Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions, TaughtBy, TeacherChoice, TeacherPrompts,
+};
 use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
@@ -25,28 +27,49 @@ use crate::run::identity::Data;
 /// student, or of the teacher where the student has none; the chat template is that of the same model, or of a teacher
 /// with the same tokenizer.
 pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Result<Data, Failure> {
-    let RunModels { models, adapter, cache, .. } = run_models;
+    let RunModels { models, adapter, caches, .. } = run_models;
     let (student, adapter) = (&models.student, adapter.as_ref());
-    let pair = match &models.teacher {
-        Some(teacher) => {
-            let differs = || has_teacher_prompts(config);
-            check_gradients(config, run_models, differs)?;
-            // An adapter learns what its base does not know of the data, and blocks are not what they are made of.
-            let learns = config.allow_identical || adapter.is_some() || config.file().is_some();
-            if (config.self_taught || !learns) && are_identical(run_models)? && !differs()? {
-                return Err(match config.self_taught {
-                    true => DataError::untaught(path_of(&config.data[0])).into(),
-                    false => pair::nothing_to_learn(teacher, student).into(),
-                });
-            }
-            Some(pair::check(teacher, student)?)
+    let mut pairs = Vec::new();
+    for (number, teacher) in models.teachers.iter().enumerate() {
+        let differs = || has_teacher_prompts(config);
+        check_gradients(config, (run_models, number), differs)?;
+        // An adapter learns what its base does not know of the data, and blocks are not what they are made of.
+        let learns = config.allow_identical || adapter.is_some() || config.file().is_some();
+        let is_student = config.teachers[number].by == TaughtBy::Student;
+        if (is_student || !learns) && are_identical(run_models, number)? && !differs()? {
+            return Err(match is_student {
+                true => DataError::untaught(path_of(&config.data[0])).into(),
+                false => pair::nothing_to_learn(teacher, student).into(),
+            });
         }
-        None => None,
-    };
+        let [theirs, own] = [teacher, student].map(|model| model.config().vocab);
+        if config.teachers.len() > 1 && theirs < own {
+            let narrower = PlanError::TeacherNarrower { teacher: theirs, student: own };
+            return Err(of_teacher(&config.teachers[number], CheckpointError::Wrong(narrower.to_string())).into());
+        }
+        pairs.push(pair::check(teacher, student).map_err(|error| of_teacher(&config.teachers[number], error))?);
+    }
+    // What reads the data of all is the student's, or else the first teacher's.
+    if student.tokenizer()?.is_none() {
+        for (number, other) in models.teachers.iter().enumerate().skip(1) {
+            pair::check(other, &models.teachers[0]).map_err(|error| of_teacher(&config.teachers[number], error))?;
+        }
+    }
+    let pair = pairs.into_iter().reduce(Pair::and);
     // As the cache was made of them.
-    let has_likely = cache.as_ref().is_some_and(|cache| cache.manifest().made.filled_by.is_none());
+    let has_likely = caches.iter().flatten().any(|cache| cache.manifest().made.filled_by.is_none());
     let request = DataRequest { has_likely, ..config.data_request()? };
     read(&request, models.as_ref(), pair.as_ref(), adapter)
+}
+
+/// Names a teacher in what is wrong with it, where several have names.
+fn of_teacher(teacher: &TeacherChoice, error: CheckpointError) -> CheckpointError {
+    match error {
+        CheckpointError::Wrong(reason) if teacher.name.is_some() => {
+            CheckpointError::Wrong(format!("{}: {reason}", teacher.role()))
+        }
+        other => other,
+    }
 }
 
 /// Reads what is held out, and begins to read the training data of models, of which the student has such an adapter.
@@ -58,18 +81,21 @@ pub fn read(
 ) -> Result<Data, Failure> {
     let field = request.text.data_field.as_deref();
     let with_likely = |files: Files| if request.has_likely { files.with_likely() } else { files };
-    let opened = |files: Files| match request.teacher_prompts {
-        TeacherPrompts::Unread => Ok(with_likely(files)),
-        TeacherPrompts::Read => Ok(with_likely(files).with_teacher_prompts()),
-        TeacherPrompts::Refused => with_likely(files).without_teacher_prompts(),
+    let opened = |files: Files| {
+        let files = with_likely(files).taught_by(&request.teachers)?;
+        match request.teacher_prompts {
+            TeacherPrompts::Unread => Ok(files),
+            TeacherPrompts::Read => Ok(files.with_teacher_prompts()),
+            TeacherPrompts::Refused => files.without_teacher_prompts(),
+        }
     };
     let files = opened(Files::mixed(&request.sources, field)?)?;
-    let held_out_files = match request.held_out {
+    let held_out_files = match &request.held_out[..] {
         [] => None,
-        held_out => Some(opened(Files::open(held_out, field)?)?),
+        held_out => Some(opened(Files::mixed(held_out, field)?)?),
     };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
-    let reader = pair::reader(models, pair, request.text.chat_date, has_chat)?;
+    let reader = pair::reader(&models, pair, request.text.chat_date, has_chat)?;
     // Of prompts each is by itself.
     let packing = match request.on_policy {
         None => files.packing(request.packing).map_err(Failure::usage)?,
@@ -212,12 +238,12 @@ pub fn has_teacher_prompts(config: &RunConfig) -> Result<bool, Failure> {
 /// Refuses a run in which every gradient is exactly 0. `differs` is true if the teacher reads other prompts.
 fn check_gradients(
     config: &RunConfig,
-    models: &RunModels<Checkpoint>,
+    (models, number): (&RunModels<Checkpoint>, usize),
     differs: impl FnOnce() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let Objective::Distill { alpha: 1.0, .. } = config.objective else { return Ok(()) };
     let Some(adapter) = &models.adapter else { return Ok(()) };
-    if !adapter.adds_nothing()? || !are_identical(models)? || differs()? {
+    if !adapter.adds_nothing()? || !are_identical(models, number)? || differs()? {
         return Ok(());
     }
     let below = if config.on_policy.is_some() { "" } else { "--alpha below 1, so that the data count too, " };
@@ -228,21 +254,29 @@ fn check_gradients(
     )))
 }
 
-/// Returns true if teacher and student compute the same. A teacher that is cached is known by the digest of its
+/// Returns true if a teacher and its student compute the same. A teacher that is cached is known by the digest of its
 /// weights.
-fn are_identical(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Result<bool, CheckpointError> {
-    let (Some(teacher), student) = (&models.teacher, &models.student) else { return Ok(false) };
-    match cache {
+fn are_identical(
+    RunModels { models, caches, .. }: &RunModels<Checkpoint>,
+    number: usize,
+) -> Result<bool, CheckpointError> {
+    let (teacher, student) = (&models.teachers[number], &models.student);
+    match &caches[number] {
         None => pair::identical(teacher, student),
         Some(_) if teacher.config() != student.config() => Ok(false),
         Some(cache) => Ok(checkpoint::digest(&student.weight_files())? == cache.manifest().made.teacher_sha256),
     }
 }
 
-/// True if teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their
-/// digests only where nothing else tells.
-pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop: &Stop) -> Result<bool, Failure> {
-    let (Some(teacher), student) = (&models.teacher, &models.student) else { return Ok(false) };
+/// True if the teacher of a number and its student are one model: the same configuration, and weights of the same
+/// bytes. Waits for their digests only where nothing else tells.
+pub fn same_files(
+    models: &Models<Checkpoint>,
+    number: usize,
+    digests: &mut ModelDigests,
+    stop: &Stop,
+) -> Result<bool, Failure> {
+    let (teacher, student) = (&models.teachers[number], &models.student);
     let sizes = |model: &Checkpoint| -> Vec<Option<u64>> {
         model.weight_files().iter().map(|path| Some(std::fs::metadata(path).ok()?.len())).collect()
     };
@@ -253,5 +287,5 @@ pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop:
         return Ok(true);
     }
     let digests = digests.weights.wait(stop)?;
-    Ok(digests.teacher == Some(digests.student))
+    Ok(digests.teachers[number] == digests.student)
 }

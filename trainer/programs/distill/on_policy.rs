@@ -100,8 +100,8 @@ impl Rollouts {
         let sequences: Vec<Sequence> = sequences.collect();
         complete(sequences, &mut |Sequence { number, prompt, .. }, drawn| {
             let rollout = &mut all[(number - first_own) as usize];
-            let teacher_prompt = rollout.chunk.teacher_prompt.clone();
-            rollout.chunk = Arc::new(Chunk { teacher_prompt, ..completed(&prompt, &drawn.ids) });
+            let (teacher_prompt, teacher) = (rollout.chunk.teacher_prompt.clone(), rollout.chunk.teacher);
+            rollout.chunk = Arc::new(Chunk { teacher_prompt, teacher, ..completed(&prompt, &drawn.ids) });
             rollout.drawn = Some(drawn);
             Ok(())
         })?;
@@ -152,23 +152,26 @@ pub(super) fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
     }
 }
 
-/// Divides rows of so many positions among micro-batches: the longest first, each to the first micro-batch that has
-/// room for it (first fit decreasing). Returns the indices of each one's rows.
-pub(super) fn pack(positions: impl Iterator<Item = usize>, (batch, seq_len): (u32, u32)) -> Vec<Vec<usize>> {
+/// Divides rows of so many positions, each with the number of its teacher, among micro-batches of one teacher: the
+/// longest first, each to the first micro-batch that has room for it (first fit decreasing). Returns the indices of
+/// each one's rows.
+pub(super) fn pack(rows: impl Iterator<Item = (usize, u32)>, (batch, seq_len): (u32, u32)) -> Vec<Vec<usize>> {
     let (places, most) = ((batch * seq_len) as usize, Shape::most_rows(batch, seq_len) as usize);
-    let longest_first = positions.zip(0..).sorted_by_key(|(positions, _)| Reverse(*positions));
-    let mut packed: Vec<(usize, Vec<usize>)> = Vec::new();
-    for (positions, row) in longest_first {
-        let room = |(taken, rows): &&mut (usize, Vec<usize>)| taken + positions <= places && rows.len() < most;
+    let longest_first = rows.zip(0..).sorted_by_key(|((positions, _), _)| Reverse(*positions));
+    let mut packed: Vec<(u32, usize, Vec<usize>)> = Vec::new();
+    for ((positions, teacher), row) in longest_first {
+        let room = |(of, taken, rows): &&mut (u32, usize, Vec<usize>)| {
+            *of == teacher && *taken + positions <= places && rows.len() < most
+        };
         match packed.iter_mut().find(room) {
-            Some((taken, rows)) => {
+            Some((_, taken, rows)) => {
                 *taken += positions;
                 rows.push(row);
             }
-            None => packed.push((positions, vec![row])),
+            None => packed.push((teacher, positions, vec![row])),
         }
     }
-    packed.into_iter().map(|(_, rows)| rows).collect()
+    packed.into_iter().map(|(.., rows)| rows).collect()
 }
 
 /// Tokens that were scored otherwise in training than at sampling.
@@ -223,7 +226,6 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::base::roles::Models;
     use crate::device::decoding::DecodeError;
     use crate::device::decoding::schedule::{self, Decoder, Row, RowProgress};
     use crate::device::run_models::RunModels;
@@ -255,7 +257,8 @@ mod tests {
 
     fn config() -> RunConfig {
         let model = PathBuf::from("tests/models/tiny.json");
-        let models = ModelOptions { teacher: Some(model.clone()), student: Some(model), ..ModelOptions::default() };
+        let models =
+            ModelOptions { teacher: vec![model.clone().into()], student: Some(model), ..ModelOptions::default() };
         let mut options = Options { models, ..Options::default() };
         options.on_policy.on_policy = Some(1.0);
         options.on_policy.completions.max_tokens = Some(8);
@@ -268,7 +271,7 @@ mod tests {
     /// sequences with prompts of 5 tokens.
     fn mismatch(alter: fn(&mut Row), between: impl FnOnce(&mut Session)) -> Mismatch {
         let config = config();
-        let models = RunModels::open_or_random(&config, Models { teacher: Some(1), student: 2 }).unwrap();
+        let models = RunModels::open_or_random(&config, [1, 2]).unwrap();
         let mut session = Session::of(&models, &config).unwrap();
         let rows = [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]].map(|prompt| Arc::new(completed(&prompt, &[])));
         let decoding = session.plan.decoding.unwrap();
@@ -279,7 +282,7 @@ mod tests {
         };
         let rollouts = Rollouts::write_by(complete, (&config, 16), &rows, (0, 0..2)).unwrap();
         between(&mut session);
-        let packed = pack([15; 2].into_iter(), (2, 16)).remove(0);
+        let packed = pack([(15, 0); 2].into_iter(), (2, 16)).remove(0);
         session.micro(&rollouts.micro_batch(&packed, (2, 16)), 1.0, 0).unwrap();
         let ticket = session.scores().unwrap();
         let mut mismatch = Mismatch::default();
@@ -319,9 +322,11 @@ mod tests {
 
     #[test]
     fn short_sequences_fill_what_long_ones_leave() {
-        let packed = |positions: &[usize], shape| pack(positions.iter().copied(), shape);
+        let packed = |positions: &[usize], shape| pack(positions.iter().map(|positions| (*positions, 0)), shape);
         assert_eq!(packed(&[48, 12, 24, 27], (2, 48)), [vec![0, 3, 1], vec![2]]);
         assert_eq!(packed(&[4, 16, 3], (2, 48)), [vec![1, 0, 2]]);
+        let of_two = pack([(8, 0), (8, 1), (8, 0), (9, 1)].into_iter(), (2, 48));
+        assert_eq!(of_two, [vec![3, 1], vec![0, 2]], "a micro-batch has one teacher");
         // At most as many rows as a plan has room for.
         assert_eq!(packed(&[1; 9], (4, 16)), [(0..4).collect(), (4..8).collect(), vec![8]]);
     }

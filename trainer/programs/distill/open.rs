@@ -12,7 +12,7 @@ use precast_system::say;
 
 use super::Mode;
 use super::begin::{self, Begin};
-use super::certify::Teacher;
+use super::certify::Certified;
 use super::digests::{DataDigest, ModelDigests};
 use super::held_out::{HeldOut, sha256};
 use super::inputs::{batches, note_of_turns, read_data, same_files, take_stop_token};
@@ -53,7 +53,7 @@ pub(super) struct Checked {
     data_digest: DataDigest,
     identity: Identity,
     cublas: Option<Cublas>,
-    teacher: Teacher,
+    teachers: Certified,
 }
 
 /// A run before it has a device.
@@ -77,7 +77,7 @@ pub(super) struct Opened {
 /// State that opening the device uses up.
 pub(super) struct UnderWay {
     pub cublas: Option<Cublas>,
-    pub teacher: Teacher,
+    pub teachers: Certified,
     /// The batches after the steps that are done, and the digest of the tokens of those.
     pub seen: JoinHandle<Result<(Batches, Digest), DataError>>,
 }
@@ -129,27 +129,33 @@ impl Checked {
         let hashed = Arc::clone(&data.streams.corpus);
         let mut data_digest = DataDigest::of(move || hashed.digest());
         startup.end("data");
-        models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;
+        if models.adapter.is_some() {
+            for number in 0..models.same_files.len() {
+                models.same_files[number] = same_files(&models.models, number, &mut digests, stop)?;
+            }
+        }
         let mut identity = Identity::new(&config, &data, &models);
         identity.cublas(cublas.as_ref().map(Cublas::version));
         identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
         if ranks.count() > 1 || resumed.is_some() {
             identity.data(data_digest.wait(stop)?);
         }
-        if let Some(cache) = &models.cache {
-            covered::check(cache, &config, &data, || data_digest.wait(stop))?;
+        for (number, cache) in
+            models.caches.iter().enumerate().filter_map(|(number, cache)| Some((number, cache.as_ref()?)))
+        {
+            covered::check((number, cache), &config, &data, || data_digest.wait(stop))?;
         }
         if let Some(resumed) = &mut resumed {
             resumed.compare_steps(asked, &config);
             if resumed.compare(&identity).is_err() {
-                identity.models(&digests.weights.wait(stop)?);
+                identity.models(&digests.weights.wait(stop)?, &config);
                 resumed.compare(&identity)?;
             }
             resumed.check_left(&config, data.held_out.as_ref().map(|data| sha256(data, &config)))?;
         }
         begin::check_alike(&config, &identity, &models.models, data.held_out.as_ref(), ranks)?;
         let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
-        let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
+        let teachers = Certified::open(&config, &models.models.teachers, &mut digests, before, stop)?;
         Ok(Self {
             config,
             out,
@@ -162,7 +168,7 @@ impl Checked {
             data_digest,
             identity,
             cublas,
-            teacher,
+            teachers,
         })
     }
 
@@ -185,7 +191,7 @@ impl Checked {
         stop.check()?;
         let opened =
             Opened { config, out, resumed, begin, models, corpus, summaries, held_out, digests, data_digest, identity };
-        Ok((opened, UnderWay { cublas: self.cublas, teacher: self.teacher, seen }))
+        Ok((opened, UnderWay { cublas: self.cublas, teachers: self.teachers, seen }))
     }
 }
 

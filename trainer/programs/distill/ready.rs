@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use itertools::Itertools;
 use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
@@ -10,7 +11,7 @@ use precast_system::terminal::visible;
 use precast_system::{say, tee};
 
 use super::begin;
-use super::certify::Teacher;
+use super::certify::Certified;
 use super::hung;
 use super::inputs::batches;
 use super::open::{Opened, UnderWay};
@@ -33,7 +34,7 @@ use crate::run::disk_space::DiskSpace;
 use crate::run::failure::Failure;
 use crate::run::gpu::Gpu;
 use crate::run::out::Out;
-use crate::run::record::{TeacherCertificate, TeacherScore};
+use crate::run::record::{Known, TeacherCertificate, TeacherRecord};
 use crate::run::still;
 
 /// A run whose next step may be taken.
@@ -48,10 +49,8 @@ pub(super) struct Ready {
     pub batches: Batches,
     /// Digest of the tokens of the steps that are done.
     pub tokens: Digest,
-    /// Certificate of a teacher that is not exact, as it is to stand in `run.json`.
-    pub certificate: Option<TeacherCertificate>,
-    /// Score of a teacher on the first batch.
-    pub teacher_score: Option<TeacherScore>,
+    /// Knowledge of each teacher, by its number, as it is to stand in `run.json`.
+    pub teachers: Vec<TeacherRecord>,
 }
 
 /// Opens the device, sends the weights, and compares what only then is known with other ranks' and with the run so far.
@@ -62,7 +61,7 @@ pub(super) fn ready(
     stop: &Stop,
     ranks: &Ranks,
 ) -> Result<Ready, Failure> {
-    let UnderWay { cublas, teacher: known, seen } = under_way;
+    let UnderWay { cublas, teachers: known, seen } = under_way;
     let Opened { config, out, resumed, begin, models, corpus, summaries, digests, identity, .. } = &mut opened;
     let driver = device::open_rank(&config.target, cublas, ranks)?;
     if driver.device().has_one_memory() {
@@ -74,9 +73,7 @@ pub(super) fn ready(
     hung::watch(&mut session, out.as_ref(), ranks);
     session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
-    if let Some(cache) = &models.cache {
-        covered::note_arch(cache, &session.plan.plan);
-    }
+    models.caches.iter().flatten().for_each(|cache| covered::note_arch(cache, &session.plan.plan));
     let recorded = RunConfig {
         student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config)),
         teacher_format: config.teacher_format.map(|_| session.teacher_format),
@@ -102,30 +99,35 @@ pub(super) fn ready(
         let needed = disk_space(config, &session, result_bytes, out, begin.step)?.needed();
         check_space(out.path(), "the run (checkpoints and what it trains)", needed)?;
     }
-    let certificate = upload(&mut session, models, (known, config), || first_step(corpus, config), stop)?;
-    models.models.iter().filter_map(|(role, model)| still::note(config.name_of(role), model)).for_each(notes::note);
+    let certificates = upload(&mut session, models, (known, config), || first_step(corpus, config), stop)?;
+    models.models.iter().filter_map(|(role, model)| still::note(&config.name_of(role), model)).for_each(notes::note);
     config.completions.and_then(|_| models.models.student.note_of_endless()).iter().for_each(notes::note);
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, "reading data", || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
-        identity.models(&digests.weights.wait(stop)?);
+        identity.models(&digests.weights.wait(stop)?, config);
     }
     begin::check_devices(&session, identity, ranks)?;
     if let Some(resumed) = resumed {
         resumed.compare(identity)?;
         resumed.check_tokens(tokens)?;
     }
-    let teacher_score = {
+    let scores = {
         let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
         let first = || match begin.step {
-            0 => batches.peek(config.data_micros()).map(|step| scored(step, config)),
+            0 => first_of_each(&mut batches, config).map(|step| scored(step, config)),
             _ => first_step(corpus, config),
         };
         teacher_score::of_run(config, before, &mut session, first, models.student().config().vocab)?
     };
-    if teacher_score.is_some() {
+    if scores.iter().any(Option::is_some) {
         startup.end("teacher");
     }
+    let caches = models.caches.iter().map(|cache| cache.as_ref().map(|cache| Known::Known(cache.record())));
+    let teachers = certificates.into_iter().zip(scores).zip(caches).map(|((certificate, score), cache)| {
+        TeacherRecord { score, certificate: certificate.map(Known::Known), cache }
+    });
+    let teachers = teachers.collect();
     let saved = resumed.as_ref().map(|resumed| &resumed.saved).or(begin.saved.as_ref());
     if let Some(saved) = saved {
         saved.restore(&mut session)?;
@@ -133,7 +135,7 @@ pub(super) fn ready(
     }
     let has_checkpoints = config.output.checkpoint_every > 0 || begin.step > 0;
     stop.begin(begin.step, Promise { steps: config.steps(), result: config.trained(), has_checkpoints })?;
-    Ok(Ready { opened, recorded, session, gpu, batches, tokens, certificate, teacher_score })
+    Ok(Ready { opened, recorded, session, gpu, batches, tokens, teachers })
 }
 
 /// Returns the disk space for what the run is going to write.
@@ -160,47 +162,59 @@ fn disk_space(
     })
 }
 
-/// Returns the data that a teacher is scored on: those of a step, of an on-policy run all tokens of its prompts.
+/// Returns the data that teachers are scored on: those of steps, of an on-policy run all tokens of their prompts.
 fn scored(step: Step, config: &RunConfig) -> Step {
-    match config.on_policy {
-        Some(_) => {
-            Step::new(step.rows.iter().map(|row| Arc::new(Chunk::plain(row.prompt()))).collect(), config.places())
+    if config.on_policy.is_none() {
+        return step;
+    }
+    let prompt = |row: &Arc<Chunk>| Arc::new(Chunk { teacher: row.teacher, ..Chunk::plain(row.prompt()) });
+    // A micro-batch has one teacher.
+    Step::new(step.rows.iter().map(prompt).sorted_by_key(|row| row.teacher).collect(), config.places())
+}
+
+/// Micro-batches among which each of several teachers looks for one of its own.
+const MOST_MICROS: u32 = 1024;
+
+/// Returns the micro-batches of the first step, and those behind it until each teacher has one, which stay the next.
+fn first_of_each(batches: &mut Batches, config: &RunConfig) -> Result<Step, DataError> {
+    let mut micros = config.data_micros();
+    loop {
+        let step = batches.peek(micros)?;
+        let found = step.rows.iter().map(|row| row.teacher).unique().count();
+        if found >= config.teachers.len() || micros >= MOST_MICROS {
+            return Ok(step);
         }
-        None => step,
+        micros *= 2;
     }
 }
 
 /// The first step of a run, wherever it continues.
 fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataError> {
-    let step = batches(Streams::start(Arc::clone(corpus)), config).step(config.data_micros())?;
+    let step = first_of_each(&mut batches(Streams::start(Arc::clone(corpus)), config), config)?;
     Ok(scored(step, config))
 }
 
-/// Sends the weights; returns what is known of a teacher that is not exact.
+/// Sends the weights; returns what is known of teachers that are not exact.
 fn upload(
     session: &mut Session,
     models: &RunModels<Checkpoint>,
-    (teacher, config): (Teacher, &RunConfig),
+    (teachers, config): (Certified, &RunConfig),
     first_step: impl FnOnce() -> Result<Step, DataError>,
     stop: &Stop,
-) -> Result<Option<TeacherCertificate>, Failure> {
+) -> Result<Vec<Option<TeacherCertificate>>, Failure> {
     let total = session.upload_bytes(models);
     let shown = Progress::start("weights", Unit::Bytes);
     let progress = |sent| {
         shown.add(sent, total);
         stop.check()
     };
-    match teacher {
-        Teacher::Unknown(measuring) => {
-            let batch = measuring.batch(&first_step()?, config)?;
-            let columns = session.certify(models, &batch, progress)?;
-            let known = shown.suspend(|| measuring.judge(&batch, &columns))?;
-            session.upload_student(models, progress)?;
-            Ok(Some(known))
-        }
-        Teacher::Known(known) => {
-            session.upload(models, progress)?;
-            Ok(known)
-        }
+    if !teachers.measures() {
+        session.upload(models, progress)?;
+        return Ok(teachers.known());
     }
+    let batch = teachers.batch(&first_step()?, config)?;
+    let columns = session.certify(models, &batch, progress)?;
+    let known = shown.suspend(|| teachers.judge(config, &batch, &columns))?;
+    session.upload_student(models, progress)?;
+    Ok(known)
 }

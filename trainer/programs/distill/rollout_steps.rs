@@ -6,7 +6,7 @@ use precast_plan::Micro;
 use precast_runtime::Ticket;
 
 use super::gradients;
-use super::on_policy::{Mismatch, Rollouts, pack, sums};
+use super::on_policy::{Mismatch, Rollout, Rollouts, pack, sums};
 use super::open::Opened;
 use super::ready::Ready;
 use super::rollout_samples;
@@ -60,7 +60,8 @@ impl RolloutStep {
         let rollouts = Rollouts::write(session, (config, stops), rows, numbered)?;
         let shape = (config.shape.batch_size, config.shape.seq_len);
         let local = config.division.share.local();
-        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(|rollout| rollout.chunk.places()), shape));
+        let places = |rollout: &Rollout| (rollout.chunk.places(), rollout.chunk.teacher);
+        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(places), shape));
         let packed: Vec<Vec<Vec<usize>>> = packed.collect();
         let positions = u64::from(shape.0) * u64::from(shape.1);
         let of_replicas = rollouts.replicas(local).zip(&packed);

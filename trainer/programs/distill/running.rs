@@ -19,7 +19,7 @@ use crate::run::failure::Failure;
 use crate::run::log;
 use crate::run::metrics::{METRICS, MetricsFile};
 use crate::run::out::Out;
-use crate::run::record::{Known, RunRecord, Since};
+use crate::run::record::{RunRecord, Since};
 use crate::run::samples_file::{Extent, SamplesFile};
 use crate::run::still::{self, Still};
 
@@ -124,12 +124,7 @@ impl<'a> Running<'a> {
 impl Written {
     /// Records that the directory is this run's, and since when.
     fn take_over(mut out: Out, run: &mut Ready, ranks: &Ranks) -> Result<Self, Failure> {
-        let Ready {
-            opened: Opened { resumed, models, corpus, summaries, held_out, .. },
-            recorded: config,
-            session,
-            ..
-        } = run;
+        let Ready { opened: Opened { resumed, corpus, summaries, held_out, .. }, recorded: config, session, .. } = run;
         let sha256 = held_out.as_ref().map(|data| data.sha256);
         let (since, scores) = resumed
             .as_ref()
@@ -137,9 +132,9 @@ impl Written {
         scores.note(&config.output).iter().for_each(notes::note);
         let mut record = RunRecord::new(config, session, corpus);
         record.data(None, summaries.as_ref().map(Summaries::total));
-        record.teacher_cache = models.cache.as_ref().map(|cache| Known::Known(cache.record()));
-        record.teacher_certificate = run.certificate.take().map(Known::Known);
-        record.teacher_score = run.teacher_score.take();
+        for (choice, teacher) in config.teachers.iter().zip(run.teachers.drain(..)) {
+            record.add_teacher(choice.name.as_deref(), teacher);
+        }
         out.keep_logs(ranks.count());
         let (done, metrics_sha256) = match resumed {
             Some(Resumed { saved, .. }) => (saved.state.step, saved.state.metrics_sha256),

@@ -150,7 +150,7 @@ impl Running<'_> {
         }
         let Self { run: Ready { opened, session, batches, tokens, .. }, written, ranks, .. } = self;
         let Opened { config, identity, digests, data_digest, .. } = opened;
-        identity.models(&digests.weights.get()?);
+        identity.models(&digests.weights.get()?, config);
         let data_sha256 = data_digest.get()?;
         identity.data(data_sha256);
         let (lines, metrics_sha256) = match written {
@@ -226,9 +226,14 @@ impl Running<'_> {
         let loss_scale = (1.0 / counted as f64) as f32;
         let share = config.division.share;
         let (own, each) = share.micros(accum);
-        if let Some(hidden) = session.hidden.as_ref().filter(|_| step + 1 < config.steps()) {
+        if session.hidden.iter().any(Option::is_some) && step + 1 < config.steps() {
             let next = batches.peek(config.division.grad_accum)?;
-            hidden.read_ahead(next.rows_of(own.start as usize..own.end as usize));
+            let rows = next.rows_of(own.start as usize..own.end as usize);
+            for (number, hidden) in (0..).zip(&session.hidden) {
+                if let Some(hidden) = hidden {
+                    hidden.read_ahead(rows.iter().filter(|row| row.teacher == number));
+                }
+            }
         }
         let mut guard = None;
         let micros = vec![each as usize; share.local() as usize];

@@ -1,7 +1,5 @@
 //! Check that a teacher knows anything of the data: its own cross entropy on the first batch, before the first step.
 
-use std::path::Path;
-
 use precast_plan::CachedTeacher;
 
 use crate::base::notes::{self, warn};
@@ -9,7 +7,7 @@ use crate::base::record_text::finite;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataError, MicroBatch, Step};
-use crate::options::RunConfig;
+use crate::options::{RunConfig, TeacherChoice};
 use crate::run::failure::Failure;
 use crate::run::record::{RunRecord, TeacherScore};
 
@@ -18,14 +16,24 @@ const ENOUGH: u64 = 512;
 /// A teacher may be this much worse than guessing, as random weights are, nats.
 const WORSE_BY: f64 = 1.0;
 
-/// Scores the teacher of a run on as many micro-batches of the first step as have enough tokens, which every rank does
-/// alike.
+/// Scores a teacher of a run, by its number, on as many of its micro-batches of the first step as have enough tokens,
+/// which every rank does alike; on those of others where it has none. None if that is cached, and has no others.
 ///
 /// # Errors
 /// [`Failure`] of the device, and where no token of the step counts.
-pub fn measure(session: &mut Session, first: &Step, vocab: u32) -> Result<TeacherScore, Failure> {
+pub fn measure(
+    session: &mut Session,
+    first: &Step,
+    (number, vocab): (usize, u32),
+) -> Result<Option<TeacherScore>, Failure> {
     let (mut batches, mut tokens) = (Vec::<MicroBatch>::new(), 0);
-    for batch in (0..first.micros()).map(|number| first.micro_batch(number)).filter(|batch| batch.counted > 0) {
+    let all = || (0..first.micros()).map(|number| first.micro_batch(number)).filter(|batch| batch.counted > 0);
+    let has_own = all().any(|batch| batch.teacher == number);
+    if !has_own && session.plan.teachers[number].cached().is_some() {
+        return Ok(None);
+    }
+    for batch in all().filter(|batch| !has_own || batch.teacher == number) {
+        let batch = MicroBatch { teacher: number, ..batch };
         tokens += u64::from(batch.counted);
         batches.push(batch);
         if tokens >= ENOUGH {
@@ -36,7 +44,7 @@ pub fn measure(session: &mut Session, first: &Step, vocab: u32) -> Result<Teache
         return Err(DataError::nothing_counted(1).into());
     }
     let nll = f64::from(session.teacher_loss(&batches, (1.0 / tokens as f64) as f32)?);
-    Ok(TeacherScore::new(nll, vocab, tokens))
+    Ok(Some(TeacherScore::new(nll, vocab, tokens)))
 }
 
 impl TeacherScore {
@@ -58,9 +66,9 @@ impl TeacherScore {
     ///
     /// # Errors
     /// [`CheckpointError`] of such a teacher, and of one that predicts nothing.
-    pub fn check(&self, teacher: &Path, config: &RunConfig) -> Result<(), CheckpointError> {
+    pub fn check(&self, choice: &TeacherChoice, config: &RunConfig) -> Result<(), CheckpointError> {
         let Self { nll, uniform_nll: uniform, tokens, .. } = *self;
-        let teacher = teacher.display();
+        let (teacher, role) = (choice.path.display(), choice.role());
         let Some(nll) = nll else {
             return Err(CheckpointError::Wrong(format!(
                 "{teacher}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite \
@@ -69,7 +77,7 @@ impl TeacherScore {
             )));
         };
         notes::print(format_args!(
-            "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: \
+            "{role}, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: \
             {uniform:.4}"
         ));
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
@@ -99,23 +107,29 @@ pub fn of_run(
     session: &mut Session,
     first: impl FnOnce() -> Result<Step, DataError>,
     vocab: u32,
-) -> Result<Option<TeacherScore>, Failure> {
-    let Some(teacher) = &config.teacher else { return Ok(None) };
-    // Of the tokens that a compact cache lacks nobody has the logits.
-    if matches!(session.plan.cached, Some(CachedTeacher::Compact(_))) {
-        return Ok(None);
-    }
-    let score = match before.and_then(|before| before.teacher_score.clone()) {
-        Some(score) => score,
-        None => {
-            let first = first()?;
-            // Prompts of one token each have none after it.
-            if config.on_policy.is_some() && first.counted() == 0 {
-                return Ok(None);
-            }
-            measure(session, &first, vocab)?
+) -> Result<Vec<Option<TeacherScore>>, Failure> {
+    let (mut first, mut read) = (Some(first), None);
+    let score = |(number, teacher): (usize, &TeacherChoice)| {
+        // Of the tokens that a compact cache lacks nobody has the logits.
+        if matches!(session.plan.teachers[number].cached(), Some(CachedTeacher::Compact(_))) {
+            return Ok(None);
         }
+        let score = match before.and_then(|before| before.teacher(teacher.name.as_deref()).score) {
+            Some(score) => Some(score),
+            None => {
+                if let Some(first) = first.take() {
+                    read = Some(first()?);
+                }
+                let first = read.as_ref().expect("it is read once");
+                // Prompts of one token each have none after it.
+                if config.on_policy.is_some() && first.counted() == 0 {
+                    return Ok(None);
+                }
+                measure(session, first, (number, vocab))?
+            }
+        };
+        score.as_ref().map_or(Ok(()), |score| score.check(teacher, config))?;
+        Ok(score)
     };
-    score.check(teacher, config)?;
-    Ok(Some(score))
+    config.teachers.iter().enumerate().map(score).collect()
 }

@@ -14,7 +14,7 @@ use crate::device::training::Training;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::inputs::random::Random;
-use crate::options::{DeviceOptions, Options, RunConfig, ShapeOptions, UsageError, WeightFormat};
+use crate::options::{DeviceOptions, Options, RunConfig, ShapeOptions, TaughtBy, UsageError, WeightFormat};
 
 const MODEL: &str = include_str!("smollm2-135m.json");
 const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
@@ -34,14 +34,15 @@ fn models() -> RunModels<Box<dyn Weights>> {
         config["vocab_size"] = VOCAB.into();
         Box::new(Random::new(&config.to_string(), seed).expect("a built-in model").0)
     };
-    let models = Models { teacher: Some(model(2, 1)), student: model(1, 2) };
-    RunModels { models, adapter: None, same_files: false, cache: None }
+    let models = Models { teachers: vec![model(2, 1)], student: model(1, 2) };
+    let (by, same_files, caches) = (vec![TaughtBy::Weights], vec![false], vec![None]);
+    RunModels { models, adapter: None, by, same_files, caches }
 }
 
 fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, UsageError> {
     let mut options = Options { steps: (LOSSES.len() as u64).into(), target: target.clone(), ..Options::default() };
-    options.models.teacher = Some("built in".into());
-    options.models.student.clone_from(&options.models.teacher);
+    options.models.teacher = vec!["built in".into()];
+    options.models.student = Some("built in".into());
     options.teaching.teacher.teacher_format = Some(WeightFormat::Bf16);
     options.shape = ShapeOptions { batch_size: BATCH, seq_len: SEQ_LEN };
     (options.optimizer.lr, options.arithmetic.precision) = (LR, precision);

@@ -126,7 +126,7 @@ impl Case<'_> {
         // A completion stays in its sequence.
         let least = self.run.config.completions.map_or(0, |completions| completions.max_tokens);
         // A cache is of sequences of one length.
-        let shorter = shorter.take_while(|length| *length > least && self.run.shapes.cache.is_none());
+        let shorter = shorter.take_while(|length| *length > least && !self.run.shapes.has_cache());
         all.extend(shorter.flat_map(|length| self.with(&[batch], &exact, length)));
         all
     }

@@ -210,6 +210,8 @@ impl Report {
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
         let kernels = Kernels::of(&config.target.kernels, code, &plan.plan)?;
         let groups = groups::of(&plan.plan, &groups::STEP);
+        // Several teachers share the sequences.
+        let cache = if let [only] = &shapes.teachers[..] { only.cache.as_ref() } else { None };
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
             arch,
@@ -222,7 +224,7 @@ impl Report {
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config)),
             stored_dense: shapes.stored_dense(config),
             ship: config.file().map(|file| file.described(&shapes.student.0)),
-            teacher_is_base: shapes.shares_weights(config),
+            teacher_is_base: shapes.computed().any(|teacher| shapes.shares_weights(teacher, config)),
             trained_parameters: trained(plan),
             recompute: Recomputes { chosen: recipe.recompute, choices },
             rollouts: Rollouts::of(&run, &fit)?,
@@ -233,7 +235,7 @@ impl Report {
             launches: groups.iter().map(StepLaunches::of).collect(),
             on_cuda_cores: OnCudaCores::of(&groups, arch),
             cublas: Products::of(&plan.plan, by_bundle)?,
-            step: Step::of(config, (data.as_ref(), shapes.cache.as_ref()), &plan.plan, target.peak()),
+            step: Step::of(config, (data.as_ref(), cache), &plan.plan, target.peak()),
             data,
         })
     }

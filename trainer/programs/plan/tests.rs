@@ -18,7 +18,11 @@ fn built_in(name: &str) -> Option<PathBuf> {
 
 /// A teacher and a student that are both this model.
 fn pair(model: Option<PathBuf>) -> ModelOptions {
-    ModelOptions { teacher: model.clone(), student: model, ..ModelOptions::default() }
+    ModelOptions {
+        teacher: model.clone().into_iter().map(Into::into).collect(),
+        student: model,
+        ..ModelOptions::default()
+    }
 }
 
 /// Distills the smallest built-in model into itself.

@@ -16,12 +16,20 @@ use crate::run::step::{StepRecord, guarded, mean};
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Asked {
-    teacher: Option<String>,
+    teacher: Option<OneOrSeveral>,
     teacher_format: Option<String>,
     student: Option<String>,
     eval_data: Vec<String>,
     alpha: Option<f32>,
     temperature: Option<f32>,
+}
+
+/// A teacher, or several by their names.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrSeveral {
+    One(String),
+    Several(Vec<String>),
 }
 
 /// True if the record of a run names a teacher: without one the loss is the cross entropy, and nothing else.
@@ -65,14 +73,25 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         .alpha
         .zip(asked.temperature)
         .and_then(|(alpha, temperature)| Objective::Distill { alpha, temperature, beta: 0.0 }.formula());
+    let teacher = asked.teacher.map(|teacher| match teacher {
+        OneOrSeveral::One(teacher) => teacher,
+        OneOrSeveral::Several(teachers) => teachers.join(", "),
+    });
     let is_cached = run.teacher_cache.is_some();
+    let of_names = run.teachers.iter().flat_map(|(name, teacher)| {
+        let cache = teacher.cache.as_ref().and_then(Known::known).map(cache);
+        let of_cache = cache.map(|cache| (format!("teacher {name}'s cache"), cache));
+        let certificate = teacher.certificate.as_ref().map(certificate);
+        of_cache.into_iter().chain(certificate.map(|text| (format!("teacher {name}'s certificate"), text)))
+    });
+    let of_names = of_names.collect_vec();
     let all_written = RESULTS.iter().filter_map(|name| Some(format!("{name} of step {}", run.result_step(name)?)));
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     let rows = [
         ("command", run.parts.last().and_then(|part| some(part.command.clone()))),
         ("data", run.data.files.clone()),
         ("held-out data", some(asked.eval_data.join(", "))),
-        ("teacher", of_teacher(text(asked.teacher))),
+        ("teacher", of_teacher(text(teacher))),
         ("teacher_format", of_teacher(text(asked.teacher_format)).filter(|_| !is_cached)),
         ("teacher cache", run.teacher_cache.as_ref().and_then(Known::known).map(cache)),
         ("teacher's certificate", run.teacher_certificate.as_ref().map(certificate)),
@@ -96,7 +115,8 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         ("places that are padding", padding.map(|share| format!("{:.1} %", 100.0 * share))),
         ("device memory, bytes", Some(last.memory_bytes.to_string())),
     ];
-    table(&rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect_vec())
+    let rows = rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    table(&rows.chain(of_names).collect_vec())
 }
 
 /// Describes the GPU on the average and at most, and what held its clock down; nothing where that is not known.

@@ -1,6 +1,8 @@
 //! Lowers a micro-batch: forward, head, backward and the sum of its gradients; and the teacher alone.
 
-use super::phases::{LAST, MICRO, TEACHER};
+use super::phases::{LAST, MICRO, TEACHER, of_teacher};
+use super::request::Teacher;
+use super::resident::TeacherBuffers;
 use super::step::Step;
 use crate::cached::CachedTeacher;
 use crate::head::{self, Outputs, Teaching};
@@ -12,16 +14,18 @@ impl Step<'_> {
     /// Lowers the phases that compute the gradients of a step.
     pub fn gradients(&self, ops: &mut Ops<'_>) {
         let share = self.run.share;
-        self.micro_batch(ops, MICRO);
+        self.numbers().for_each(|number| self.micro_batch(ops, MICRO, number));
         for fold in share.folds() {
             ops.phase(&fold.phase());
             ops.scope("replicas");
             ops.fold(fold, &self.sums);
         }
         if share.ranks > 1 {
-            self.micro_batch(ops, LAST);
-            ops.scope("ranks");
-            ops.sum_over_ranks(&self.sums, self.shards, self.last_gradient());
+            for number in self.numbers() {
+                self.micro_batch(ops, LAST, number);
+                ops.scope("ranks");
+                ops.sum_over_ranks(&self.sums, self.shards, self.last_gradient());
+            }
         }
     }
 
@@ -32,12 +36,13 @@ impl Step<'_> {
         embedding.map(|trained| trained.grad).filter(|_| self.run.recipe.recompute != Recompute::Blocks)
     }
 
-    fn micro_batch(&self, ops: &mut Ops<'_>, phase: &str) {
+    fn micro_batch(&self, ops: &mut Ops<'_>, phase: &str, number: usize) {
         let (inputs, recipe) = (self.inputs, &self.run.recipe);
-        ops.phase(phase);
+        ops.phase(&of_teacher(phase, number));
         ops.restart();
-        let teacher = self.teach(ops);
-        if self.run.share.ranks > 1 && teacher.is_some() && !self.run.student_teaches() {
+        let teacher = self.teach(ops, number);
+        let is_student = matches!(self.run.teachers.get(number), Some(Teacher::Student));
+        if self.run.share.ranks > 1 && teacher.is_some() && !is_student {
             // Other ranks' weights may still be arriving while the teacher runs.
             ops.cut();
         }
@@ -50,12 +55,15 @@ impl Step<'_> {
         model.backward(ops, saved, dhidden, sorted);
     }
 
-    /// Lowers the losses of the teacher alone, if there is one whose logits are computed.
-    pub fn teacher_alone(&self, ops: &mut Ops<'_>) {
+    /// Lowers the losses of each teacher alone whose logits are computed.
+    pub fn teachers_alone(&self, ops: &mut Ops<'_>) {
         let (inputs, objective) = (self.inputs, self.run.recipe.objective);
-        if objective.has_teacher() && !matches!(self.models.cached, Some(CachedTeacher::Compact(_))) {
-            ops.phase(TEACHER);
-            let Some(Teaching::Head(teacher)) = self.teach(ops) else { panic!("a teacher is missing, or has no head") };
+        for (number, (_, teacher)) in self.models.teachers.iter().enumerate() {
+            if matches!(teacher, TeacherBuffers::Cached(CachedTeacher::Compact(_))) {
+                continue;
+            }
+            ops.phase(&of_teacher(TEACHER, number));
+            let Some(Teaching::Head(teacher)) = self.teach(ops, number) else { panic!("a teacher has no head") };
             ops.scope("teacher.head");
             let targets = (inputs.targets, self.tensors.metrics);
             head::teacher_losses(ops, objective, teacher, self.run.student.vocab, targets);

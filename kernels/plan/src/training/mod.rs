@@ -14,8 +14,9 @@ mod step;
 mod update;
 
 pub use inputs::{MicroInputs, TaughtInputs};
-pub use phases::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE};
+pub use phases::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE, certify_phase, of_teacher};
 pub use plan::{TrainingBuffers, TrainingPlan};
 pub use request::{Student, Teacher, TrainingRequest};
+pub use resident::TeacherBuffers;
 
 pub use crate::staged::WIDEN;

@@ -1,5 +1,7 @@
 //! Names of the phases.
 
+use crate::staged::{CERTIFY, name_of};
+
 /// Runs once, before the weights arrive: clears the optimizer's state, padding included.
 pub const CLEAR: &str = "clear";
 /// Runs after master weights have arrived: casts the student's weights to the precision of the run.
@@ -17,3 +19,13 @@ pub const GATHER: &str = "gather";
 /// Runs behind the last step: collects the master weights of all ranks where gradients were, of a student whose working
 /// copy has other values.
 pub const MASTERS: &str = "masters";
+
+/// Returns the phase of micro-batches of one of several teachers, by its number: that of the first has no number.
+pub fn of_teacher(phase: &str, number: usize) -> String {
+    if number == 0 { phase.to_owned() } else { format!("{phase}.{number}") }
+}
+
+/// Returns the phase that measures the distance of a teacher, by its number, from the dense one.
+pub fn certify_phase(number: usize) -> String {
+    name_of(CERTIFY, &of_teacher("teacher", number))
+}

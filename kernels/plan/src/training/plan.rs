@@ -6,10 +6,9 @@ use precast_kernels::{Dtype, KERNELS, gemm};
 use super::inputs::MicroInputs;
 use super::refusals::Run;
 use super::request::TrainingRequest;
-use super::resident::{Frozen, Residents};
+use super::resident::{Frozen, Residents, TeacherBuffers};
 use super::startup;
 use super::step::Step;
-use crate::cached::CachedTeacher;
 use crate::category;
 use crate::comparison::TokenComparison;
 use crate::decoding::Decoding;
@@ -32,24 +31,22 @@ const LOSSES: u64 = 2;
 ///
 /// It has the phases of [`Staged`](crate::Staged), [`CERTIFY`], `CLEAR`, `CAST`, `WIDEN`, `MICRO` and `UPDATE`, one for
 /// each fold of replicas' gradients ([`crate::Fold::phase`]), `LAST`, `GATHER` and `MASTERS` with several ranks,
-/// `TEACHER`, and those of [`Decoding`].
+/// `TEACHER`, and those of [`Decoding`]. Phases that a teacher takes part in are there once for each
+/// ([`super::phases::of_teacher`]).
 pub type TrainingPlan = Lowered<TrainingBuffers>;
 
 /// Buffers of a [`TrainingPlan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingBuffers {
-    /// The teacher, in the precision of the run or as stored; none without a teacher, if it is cached, or if the
-    /// student's base teaches.
-    pub teacher: Option<Resident>,
-    /// The head and the input of a teacher that is cached.
-    pub cached: Option<CachedTeacher>,
+    /// The teachers, by their numbers.
+    pub teachers: Vec<TeacherBuffers>,
     /// The model that trains, or the frozen base of adapters.
     pub student: Resident,
     /// The adapters that train, if any.
     pub adapters: Option<AdapterWeights>,
-    /// Results of [`CERTIFY`] on the input tokens, if a teacher is in int8 and measuring takes no more memory than
-    /// later phases.
-    pub certificate: Option<TokenComparison<Tensor>>,
+    /// Results of [`CERTIFY`] on the input tokens of each teacher, if it is in int8 and measuring takes no more memory
+    /// than later phases.
+    pub certificates: Vec<Option<TokenComparison<Tensor>>>,
     /// The inputs that the host sends before each micro-batch.
     pub inputs: MicroInputs,
     /// `update_scalars`, sent before each update.
@@ -58,8 +55,8 @@ pub struct TrainingBuffers {
     pub metrics: Tensor,
     /// The pieces of the weights that this rank updates.
     pub shards: Shards,
-    /// The sums of [`GUARD`](crate::guard::GUARD), if the student trains in int8.
-    pub guard: Option<Guard>,
+    /// The sums of [`GUARD`](crate::guard::GUARD) on micro-batches of each teacher, if the student trains in int8.
+    pub guards: Vec<Guard>,
     /// The stage that decodes under the student, if it was requested.
     pub decoding: Option<Decoding>,
     /// Scores of a micro-batch's targets, of a run that trains on what it decodes.
@@ -77,7 +74,7 @@ impl Lowered<TrainingBuffers> {
     pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
         let run = Run::new(request)?;
         let certified = Self::lower(&run, true)?;
-        if certified.certificate.is_none() || !certified.grows_at_startup() {
+        if certified.certificates.iter().all(Option::is_none) || !certified.grows_at_startup() {
             return Ok(certified);
         }
         let plain = Self::lower(&run, false)?;
@@ -99,7 +96,7 @@ impl Lowered<TrainingBuffers> {
         let mut b = Builder::new(&KERNELS, run.arch);
         let mut frozen = Frozen::declare(&mut b, run);
         let inputs = MicroInputs::new(&mut b, run.recipe.shape(), run.recipe.own_prompts);
-        let certificate = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
+        let certificates = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
         let mut models = Residents::declare(&mut b, run, frozen);
         let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let splits_k = workspaces.is_none() && gemm::splits_k(run.dtype(), run.arch);
@@ -133,24 +130,24 @@ impl Lowered<TrainingBuffers> {
         let widened = step.prepare(ops);
         step.gradients(ops);
         step.update(ops);
-        let guard = step.guard(ops);
-        step.teacher_alone(ops);
+        let guards = step.guards(ops);
+        step.teachers_alone(ops);
         let decoding = step.decode(&mut b);
         models.student.staged.extend(widened);
-        let Residents { teacher, cached, student, adapters, .. } = models;
+        let Residents { teachers, student, adapters, .. } = models;
+        let teachers = teachers.into_iter().map(|(_, teacher)| teacher).collect();
         Self::finish(
             b,
             TrainingBuffers {
-                teacher,
-                cached,
+                teachers,
                 student,
                 adapters,
-                certificate,
+                certificates,
                 inputs,
                 update,
                 metrics,
                 shards,
-                guard,
+                guards,
                 decoding,
                 scores,
             },

@@ -1,5 +1,7 @@
 //! Refuses models, recipes and shares that do not fit together.
 
+use std::borrow::Cow;
+
 use precast_kernels::{Arch, Dtype, fake_quant};
 
 use super::request::{Student, Teacher, TrainingRequest};
@@ -18,8 +20,8 @@ use precast_core::plan::Builder;
 
 /// A checked request.
 pub(super) struct Run<'a> {
-    /// The teacher, if the objective needs one.
-    pub teacher: Option<Teacher<'a>>,
+    /// The teachers, if the objective needs any.
+    pub teachers: Vec<Teacher<'a>>,
     pub student: &'a ModelConfig,
     pub formats: &'a Formats,
     /// The adapters that train, if any.
@@ -38,7 +40,7 @@ impl<'a> Run<'a> {
     /// [`PlanError`] if the run cannot be planned.
     pub fn new(request: TrainingRequest<'a>) -> Result<Self, PlanError> {
         request.share.check()?;
-        let teacher = teacher(&request)?;
+        let teachers = teachers(&request)?;
         let TrainingRequest {
             student: Student { config: student, formats, adapters },
             recipe,
@@ -48,37 +50,19 @@ impl<'a> Run<'a> {
             arch,
             ..
         } = request;
-        if adapters.is_empty() && matches!(teacher, Some(Teacher::Base)) {
+        if adapters.is_empty() && teachers.iter().any(|teacher| matches!(teacher, Teacher::Base)) {
             return Err(PlanError::BaseWithoutAdapters);
         }
         if adapters.is_empty() {
             check_rounded(student, formats)?;
         }
-        check_models(teacher, (student, formats, adapters.is_empty()), &recipe)?;
+        check_models(&teachers, (student, formats, adapters.is_empty()), &recipe)?;
         decode.map_or(Ok(()), |request| request.check(student, recipe.seq_len))?;
-        check_bytes(teacher, (student, !adapters.is_empty(), !formats.is_dense()), &recipe)?;
+        check_bytes(&teachers, (student, !adapters.is_empty(), !formats.is_dense()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(&recipe, false)))?;
-        Ok(Self { teacher, student, formats, adapters, recipe, share, decode, on_policy, arch })
-    }
-
-    /// Returns the teacher, if it has weights of its own on the device.
-    pub fn resident_teacher(&self) -> Option<(&'a ModelConfig, &'a Formats)> {
-        match self.teacher? {
-            Teacher::Model { config, formats } => Some((config, formats)),
-            Teacher::Base | Teacher::Student | Teacher::Cached(_) | Teacher::Known { .. } => None,
-        }
-    }
-
-    /// Returns true if the student's base teaches.
-    pub fn base_teaches(&self) -> bool {
-        matches!(self.teacher, Some(Teacher::Base))
-    }
-
-    /// Returns true if the student teaches itself.
-    pub fn student_teaches(&self) -> bool {
-        matches!(self.teacher, Some(Teacher::Student))
+        Ok(Self { teachers, student, formats, adapters, recipe, share, decode, on_policy, arch })
     }
 
     pub fn dtype(&self) -> Dtype {
@@ -95,34 +79,37 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the teacher that the objective needs.
-fn teacher<'a>(request: &TrainingRequest<'a>) -> Result<Option<Teacher<'a>>, PlanError> {
-    if !request.recipe.objective.has_teacher() {
-        return Ok(None);
+/// Returns the teachers that the objective needs.
+fn teachers<'a>(request: &TrainingRequest<'a>) -> Result<Vec<Teacher<'a>>, PlanError> {
+    match request.recipe.objective.has_teacher() {
+        false => Ok(Vec::new()),
+        true if request.teachers.is_empty() => Err(PlanError::NoTeacher),
+        true => Ok(request.teachers.clone()),
     }
-    request.teacher.map(Some).ok_or(PlanError::NoTeacher)
 }
 
 /// Refuses models that do not fit the recipe or each other.
 fn check_models(
-    teacher: Option<Teacher<'_>>,
+    teachers: &[Teacher<'_>],
     (student, formats, trains_whole): (&ModelConfig, &Formats, bool),
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
-    let other = teacher.and_then(|teacher| match teacher {
-        Teacher::Model { config, .. } | Teacher::Cached(config) => Some(config),
+    let others = teachers.iter().filter_map(|teacher| match teacher {
+        Teacher::Model { config, .. } | Teacher::Cached(config) => Some(*config),
         Teacher::Base | Teacher::Student | Teacher::Known { .. } => None,
     });
-    for (role, config) in [("teacher", other), ("student", Some(student))] {
-        config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
+    for (role, config) in others.clone().map(|config| ("teacher", config)).chain([("student", student)]) {
+        check_tokens(config, role, recipe.batch, recipe.seq_len)?;
     }
-    if let Some(teacher) = other.filter(|teacher| teacher.vocab < student.vocab) {
+    if let Some(teacher) = others.clone().find(|teacher| teacher.vocab < student.vocab) {
         return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
     }
-    match teacher {
-        Some(Teacher::Model { config, formats }) => formats.check(config, recipe.precision.dtype())?,
-        Some(Teacher::Known { keep }) => check_keep(keep, student.vocab)?,
-        _ => {}
+    for teacher in teachers {
+        match teacher {
+            Teacher::Model { config, formats } => formats.check(config, recipe.precision.dtype())?,
+            Teacher::Known { keep } => check_keep(*keep, student.vocab)?,
+            Teacher::Base | Teacher::Student | Teacher::Cached(_) => {}
+        }
     }
     match recipe.precision {
         Precision::Int8 if !formats.is_dense() && !trains_whole => Err(PlanError::StoredInt8),
@@ -155,24 +142,26 @@ fn trained_bytes(recipe: &Recipe, is_rounded: bool) -> u64 {
 
 /// Refuses models whose largest parts alone are too large.
 fn check_bytes(
-    teacher: Option<Teacher<'_>>,
+    teachers: &[Teacher<'_>],
     (student, is_frozen, is_rounded): (&ModelConfig, bool, bool),
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
     let bytes = recipe.precision.dtype().bytes();
     let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe, is_rounded) };
     let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.depth() };
-    let head;
-    let of_teacher = match teacher {
-        Some(Teacher::Model { config, .. }) => Some((config, 1)),
-        Some(Teacher::Cached(config)) => {
-            head = ModelConfig { layers: Vec::new(), tied: true, ..config.clone() };
-            Some((&head, 0))
-        }
-        Some(Teacher::Base | Teacher::Student | Teacher::Known { .. }) | None => None,
-    };
-    let of_teacher = of_teacher.map(|(config, kept_layers)| ModelPart { config, parameter_bytes: bytes, kept_layers });
+    let head = |config: &ModelConfig| ModelConfig { layers: Vec::new(), tied: true, ..config.clone() };
+    let of_teachers = teachers.iter().filter_map(|teacher| match teacher {
+        Teacher::Model { config, .. } => Some((Cow::Borrowed(*config), 1)),
+        Teacher::Cached(config) => Some((Cow::Owned(head(config)), 0)),
+        Teacher::Base | Teacher::Student | Teacher::Known { .. } => None,
+    });
+    let of_teachers: Vec<(Cow<'_, ModelConfig>, u32)> = of_teachers.collect();
+    let of_teachers = of_teachers.iter().map(|(config, kept_layers)| ModelPart {
+        config,
+        parameter_bytes: bytes,
+        kept_layers: *kept_layers,
+    });
     let of_student = ModelPart { config: student, parameter_bytes, kept_layers };
-    let parts: Vec<ModelPart<'_>> = of_teacher.into_iter().chain([of_student]).collect();
+    let parts: Vec<ModelPart<'_>> = of_teachers.chain([of_student]).collect();
     bounds::check(&parts, recipe.tokens(), bytes)
 }

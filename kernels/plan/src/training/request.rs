@@ -71,10 +71,10 @@ impl<'a> From<(&'a ModelConfig, &'a Formats)> for Teacher<'a> {
 }
 
 /// A training run to be planned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TrainingRequest<'a> {
-    /// Ignored if the objective needs none.
-    pub teacher: Option<Teacher<'a>>,
+    /// Ignored if the objective needs none. Each micro-batch has one of them.
+    pub teachers: Vec<Teacher<'a>>,
     pub student: Student<'a>,
     pub recipe: Recipe,
     /// This rank's share of each step.
@@ -90,7 +90,7 @@ impl<'a> TrainingRequest<'a> {
     /// Requests a student without a teacher, on one rank.
     pub fn new(student: impl Into<Student<'a>>, recipe: &Recipe, arch: Arch) -> Self {
         Self {
-            teacher: None,
+            teachers: Vec::new(),
             student: student.into(),
             recipe: *recipe,
             share: Share::ALONE,
@@ -112,9 +112,9 @@ impl<'a> TrainingRequest<'a> {
         Self { on_policy: true, ..self }
     }
 
-    /// Adds a teacher, if there is one.
+    /// Adds teachers, if there are any.
     #[must_use]
-    pub fn taught_by(self, teacher: Option<impl Into<Teacher<'a>>>) -> Self {
-        Self { teacher: teacher.map(Into::into), ..self }
+    pub fn taught_by(self, teachers: impl IntoIterator<Item = impl Into<Teacher<'a>>>) -> Self {
+        Self { teachers: teachers.into_iter().map(Into::into).collect(), ..self }
     }
 }

@@ -1,8 +1,9 @@
 //! Lowers the phases that run once, before the first step.
 
 use super::inputs::MicroInputs;
-use super::phases::{CAST, CLEAR};
+use super::phases::{CAST, CLEAR, certify_phase, of_teacher};
 use super::refusals::Run;
+use super::request::Teacher;
 use super::resident::Frozen;
 use super::step::Step;
 use crate::comparison::TokenComparison;
@@ -10,7 +11,7 @@ use crate::config::ModelConfig;
 use crate::head::{self, Head};
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
-use crate::staged::{CERTIFY, Staged, WIDEN};
+use crate::staged::{Staged, WIDEN};
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::Dtype;
 
@@ -18,28 +19,40 @@ use precast_kernels::Dtype;
 pub(super) fn quantize(
     b: &mut Builder,
     run: &Run<'_>,
-    Frozen { teacher, base }: &mut Frozen,
+    Frozen { teachers, base }: &mut Frozen,
     inputs: &MicroInputs,
     certified: bool,
-) -> Option<TokenComparison<Tensor>> {
+) -> Vec<Option<TokenComparison<Tensor>>> {
     let ops = &mut run.ops(b, None).of(inputs.sequences);
-    let mut stage = |name, config: &ModelConfig, resident: &mut Resident, certified: bool| {
+    let mut stage = |(name, number): (&str, usize), config: &ModelConfig, resident: &mut Resident, certified: bool| {
         let model = Model { name, config, resident };
         let (staged, reference) = model.quantize(ops, certified.then_some(inputs.ids));
         let certificate = reference.map(|reference| {
-            ops.startup_phase(CERTIFY);
-            let last = Model { name: "teacher.certified", ..model }.forward(ops, inputs.ids);
+            ops.startup_phase(&certify_phase(number));
+            let name = of_teacher("teacher", number) + ".certified";
+            let last = Model { name: &name, ..model }.forward(ops, inputs.ids);
             ops.scope("certificate");
             head::compare(ops, [Head { hidden: reference, ..last }, last], run.student.vocab, inputs.targets)
         });
         resident.staged = staged;
         certificate
     };
-    let own = run.resident_teacher().filter(|(_, formats)| formats.is_int8()).zip(teacher.as_mut());
-    let of_teacher = own.and_then(|((config, _), resident)| stage("teacher", config, resident, certified));
-    let base = base.as_mut();
-    let of_base = base.and_then(|resident| stage("student", run.student, resident, certified && run.base_teaches()));
-    of_teacher.or(of_base)
+    let mut certificates: Vec<Option<TokenComparison<Tensor>>> = Vec::new();
+    for (number, (teacher, resident)) in run.teachers.iter().zip(teachers).enumerate() {
+        let own = match (teacher, resident) {
+            (Teacher::Model { config, formats }, Some(resident)) if formats.is_int8() => Some((*config, resident)),
+            _ => None,
+        };
+        let name = of_teacher("teacher", number);
+        certificates.push(own.and_then(|(config, resident)| stage((&name, number), config, resident, certified)));
+    }
+    if let Some(resident) = base {
+        let number = run.teachers.iter().position(|teacher| matches!(teacher, Teacher::Base));
+        let name = ("student", number.unwrap_or_default());
+        let of_base = stage(name, run.student, resident, certified && number.is_some());
+        number.into_iter().for_each(|number| certificates[number] = of_base);
+    }
+    certificates
 }
 
 impl Step<'_> {

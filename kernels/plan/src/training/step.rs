@@ -1,12 +1,13 @@
 //! State that the phases of a step share.
 
+use std::ops::Range;
+
 use super::inputs::MicroInputs;
 use super::refusals::Run;
-use super::resident::Residents;
-use crate::config::ModelConfig;
+use super::request::Teacher;
+use super::resident::{Residents, TeacherBuffers};
 use crate::head::{Head, Scores, Teaching};
 use crate::model::Model;
-use crate::model::Resident;
 use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
 use crate::share::Shards;
 use crate::weights::{Role, Weight, Weights};
@@ -34,26 +35,31 @@ impl<'a> Step<'a> {
         Model { name: "student", config: self.run.student, resident: &self.models.student }
     }
 
-    /// Lowers the teacher, unless it is cached; returns its predictions, if there is one.
-    pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Teaching<'a>> {
-        let Residents { teacher, cached, base, student, .. } = self.models;
-        if let Some(cached) = cached {
-            return Some(cached.teaching());
-        }
-        let own = self.run.resident_teacher().map(|(config, _)| config).zip(teacher.as_ref());
-        let own = own.or(self.run.base_teaches().then_some((self.run.student, base)));
-        let teaching = own.or(self.run.student_teaches().then_some((self.run.student, student)));
-        teaching.map(|teacher| Teaching::Head(self.predict(ops, teacher)))
+    /// Returns the numbers of the phases of micro-batches: one of each teacher, or 0 without any.
+    pub fn numbers(&self) -> Range<usize> {
+        0..self.models.teachers.len().max(1)
+    }
+
+    /// Lowers a teacher by its number, unless it is cached; returns its predictions, if there is one.
+    pub fn teach(&self, ops: &mut Ops<'_>, number: usize) -> Option<Teaching<'a>> {
+        let Residents { base, student, .. } = self.models;
+        let (name, teacher) = self.models.teachers.get(number)?;
+        let (config, resident) = match (teacher, &self.run.teachers[number]) {
+            (TeacherBuffers::Cached(cached), _) => return Some(cached.teaching()),
+            (TeacherBuffers::Model(resident), Teacher::Model { config, .. }) => (*config, &**resident),
+            (TeacherBuffers::Student, _) => (self.run.student, student),
+            (TeacherBuffers::Base | TeacherBuffers::Model(_), _) => (self.run.student, base),
+        };
+        Some(Teaching::Head(self.predict(ops, Model { name, config, resident })))
     }
 
     /// Lowers a teacher's hidden states at the student's places.
-    fn predict(&self, ops: &mut Ops<'_>, (config, resident): (&'a ModelConfig, &'a Resident)) -> Head<'a> {
-        let model = Model { name: "teacher", config, resident };
+    fn predict(&self, ops: &mut Ops<'_>, model: Model<'a>) -> Head<'a> {
         let Some(taught) = self.inputs.taught else { return model.forward(ops, self.inputs.ids) };
         ops.set_sequences(taught.sequences);
         let head = model.forward(ops, taught.ids);
         ops.set_sequences(self.inputs.sequences);
         let hidden = Weight { tensor: head.hidden, role: Role::Frozen };
-        Head { hidden: ops.embedding("at_student", taught.places, &hidden, config.hidden), ..head }
+        Head { hidden: ops.embedding("at_student", taught.places, &hidden, model.config.hidden), ..head }
     }
 }

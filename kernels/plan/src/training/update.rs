@@ -26,7 +26,9 @@ impl Step<'_> {
     /// True if ranks quantize the student's layers for each other: a teacher that is computed next hides twice the
     /// bytes, on links that are as fast.
     fn divides_quantization(&self) -> bool {
-        self.models.teacher.is_some() && !self.run.on_policy && is_of_servers(self.run.arch)
+        self.models.teachers.iter().any(|(_, one)| one.model().is_some())
+            && !self.run.on_policy
+            && is_of_servers(self.run.arch)
     }
 }
 

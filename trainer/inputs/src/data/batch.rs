@@ -32,13 +32,18 @@ pub struct Batches {
     order: Order,
     /// Micro-batches that have been looked at, before all others.
     ahead: VecDeque<Vec<Arc<Chunk>>>,
-    /// Rows of the one that is being filled behind them.
-    begun: Vec<Arc<Chunk>>,
-    filling: Filling,
+    /// Those that are being filled behind them, one of each teacher.
+    begun: Vec<Begun>,
     /// Window of each portion of the data.
     windows: Vec<Window>,
     /// Tokens of each portion that have been given.
     drawn: Vec<u64>,
+}
+
+/// A micro-batch that is being filled.
+struct Begun {
+    rows: Vec<Arc<Chunk>>,
+    filling: Filling,
 }
 
 /// Chunks of a portion of the data that have been read, in the order in which they are trained on.
@@ -78,6 +83,8 @@ pub struct MicroBatch {
     pub counted: u32,
     /// Sequences that the teacher reads, if any is another.
     pub taught: Option<Taught>,
+    /// Number of the teacher of all its rows.
+    pub teacher: usize,
 }
 
 /// Sequences of a micro-batch that the teacher reads in place of the student's.
@@ -96,8 +103,9 @@ impl Batches {
     /// They fill the places of micro-batches as their corpus has it.
     pub fn new(streams: Streams, order: Order) -> Self {
         let (windows, drawn) = (vec![Window::default(); streams.portions.len()], vec![0; streams.portions.len()]);
-        let filling = Filling::new(streams.corpus.places);
-        Self { streams, order, ahead: VecDeque::new(), begun: Vec::new(), filling, windows, drawn }
+        let begun = |_| Begun { rows: Vec::new(), filling: Filling::new(streams.corpus.places) };
+        let begun = (0..streams.corpus.teachers.len().max(1)).map(begun).collect();
+        Self { streams, order, ahead: VecDeque::new(), begun, windows, drawn }
     }
 
     /// Returns what a pass over the data comes to, once one over each portion has ended.
@@ -134,19 +142,24 @@ impl Batches {
         Ok(())
     }
 
-    /// Reads the rows of a micro-batch, and the one that does not fit into it any more: that begins the next.
+    /// Reads rows until the micro-batch of a teacher is full, or the next of its rows does not fit into it any more:
+    /// that begins another.
     fn micro(&mut self) -> Result<Vec<Arc<Chunk>>, DataError> {
-        while !self.filling.is_full() {
+        let places = self.streams.corpus.places;
+        loop {
+            if let Some(full) = self.begun.iter_mut().find(|begun| begun.filling.is_full()) {
+                full.filling = Filling::new(places);
+                return Ok(mem::take(&mut full.rows));
+            }
             let row = self.row()?;
-            let is_next = self.filling.take(self.streams.corpus.places.of_row(&row)).is_some();
-            let whole = is_next.then(|| mem::take(&mut self.begun));
-            self.begun.push(row);
+            let Begun { rows, filling } = &mut self.begun[row.teacher as usize];
+            let is_next = filling.take(places.of_row(&row)).is_some();
+            let whole = is_next.then(|| mem::take(rows));
+            rows.push(row);
             if let Some(whole) = whole {
                 return Ok(whole);
             }
         }
-        self.filling = Filling::new(self.streams.corpus.places);
-        Ok(mem::take(&mut self.begun))
     }
 
     fn row(&mut self) -> Result<Arc<Chunk>, DataError> {
@@ -279,6 +292,7 @@ impl MicroBatch {
         let (mut lengths, mut ends, mut end) = (Vec::new(), Vec::new(), 0);
         let rows: Vec<&Chunk> = rows.into_iter().collect();
         let taught = rows.iter().any(|row| row.teacher_prompt.is_some()).then(|| Taught::laid_out(&rows, places));
+        let teacher = rows.first().map_or(0, |row| row.teacher as usize);
         for row in rows {
             let start = end;
             end += places.of_sequence(row.targets().len());
@@ -294,7 +308,7 @@ impl MicroBatch {
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
         let sorted_ids = sorted_positions.iter().map(|position| ids[*position as usize]).collect();
-        Self { ids, targets, sorted_ids, sorted_positions, lengths, ends, counted, taught }
+        Self { ids, targets, sorted_ids, sorted_positions, lengths, ends, counted, taught, teacher }
     }
 }
 

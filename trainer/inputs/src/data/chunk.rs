@@ -10,6 +10,8 @@ pub struct Chunk {
     pub labels: Option<Vec<u32>>,
     /// Tokens that the teacher reads in place of those before the first that counts; none where it reads the same.
     pub teacher_prompt: Option<Vec<u32>>,
+    /// Number of its teacher among those of the run.
+    pub teacher: u32,
 }
 
 impl Chunk {
@@ -105,7 +107,8 @@ impl Chunk {
     /// Everything that is learnt from it, as bytes: for digests.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let all = [&self.ids].into_iter().chain(&self.labels).chain(&self.teacher_prompt);
-        all.map(|words| bytemuck::cast_slice(words))
+        let teacher = (self.teacher > 0).then(|| bytemuck::bytes_of(&self.teacher));
+        all.map(|words| bytemuck::cast_slice(words)).chain(teacher)
     }
 }
 
@@ -118,7 +121,7 @@ mod tests {
         let prompt: Vec<u32> = (first..).take(prompt).collect();
         let masked = std::iter::repeat_n(MASKED_TOKEN, prompt.len());
         let labels = masked.chain([90, MASKED_TOKEN, 92, 93]).collect();
-        Chunk { ids: [&prompt[..], &[90, 91, 92, 93]].concat(), labels: Some(labels), teacher_prompt: None }
+        Chunk { ids: [&prompt[..], &[90, 91, 92, 93]].concat(), labels: Some(labels), ..Chunk::default() }
     }
 
     #[test]

@@ -9,7 +9,9 @@ use precast_system::{count, files};
 use rayon::prelude::*;
 
 use super::files::DataFile;
-use super::opened::{CHAT_RULE, DOCUMENTS_RULE, Files, Holds, LIKELY_RULE, Opened, STREAM_RULE, TEACHER_PROMPTS_RULE};
+use super::opened::{
+    CHAT_RULE, DOCUMENTS_RULE, Files, Holds, LIKELY_RULE, Opened, STREAM_RULE, TEACHER_PROMPTS_RULE, TEACHERS_RULE,
+};
 use super::rows::{Kind, PROMPTS};
 use super::{Chunking, DataError, Packing, Places, Portion, PromptRule, Reader, Summary};
 use crate::chat::Chat;
@@ -18,6 +20,8 @@ use crate::tokenizer::Tokenizer;
 /// Files of data, and how they are read.
 pub struct Corpus {
     pub(super) files: Vec<Opened>,
+    /// Names of the teachers by their numbers, where they have any.
+    pub teachers: Vec<String>,
     /// Portions of the files, each of which is read by itself.
     pub portions: Vec<Portion>,
     /// Files of directories that are about the others.
@@ -36,7 +40,7 @@ impl Corpus {
     /// # Errors
     /// [`DataError`] of a file that `reader` cannot read.
     pub fn new(files: Files, seq_len: u32, chunking: Chunking, reader: Reader) -> Result<Self, DataError> {
-        for Opened { file, holds } in &files.list {
+        for Opened { file, holds, .. } in &files.list {
             if holds.is_text() && reader.tokenizer.is_none() {
                 return Err(DataError::no_tokenizer(&file.path));
             }
@@ -54,9 +58,9 @@ impl Corpus {
                 return Err(no_template(&file.path, kind, lacks));
             }
         }
-        let Files { list: files, portions, left_out } = files;
+        let Files { list: files, teachers, portions, left_out } = files;
         let places = Places::new(1, seq_len, Packing::None);
-        Ok(Self { files, portions, left_out, chunk: seq_len as usize + 1, places, chunking, reader })
+        Ok(Self { files, teachers, portions, left_out, chunk: seq_len as usize + 1, places, chunking, reader })
     }
 
     /// Has its rows take such places.
@@ -82,6 +86,15 @@ impl Corpus {
         }
         if self.has_teacher_prompts() {
             rules.insert(TEACHER_PROMPTS_RULE.to_owned());
+        }
+        if !self.teachers.is_empty() {
+            let of =
+                |one: &Opened| one.teacher.map_or_else(|| "rows".to_owned(), |of| self.teachers[of as usize].clone());
+            rules.insert(format!(
+                "{TEACHERS_RULE} {}: {}",
+                self.teachers.join(" "),
+                self.files.iter().map(of).join(" ")
+            ));
         }
         // Which files are whose decides what comes when.
         let shared = self.portions.iter().filter(|portion| portion.name.is_some());

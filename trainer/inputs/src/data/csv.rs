@@ -25,6 +25,11 @@ pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, String
 
 /// A row of a file, read as the line of a `.jsonl` file that it stands for.
 pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
+    jsonl::row(&object(line, columns)?, columns)
+}
+
+/// The line of a `.jsonl` file that a row stands for.
+pub(super) fn object(line: &str, columns: &Columns) -> Result<String, String> {
     let (cells, names) = (cells(line)?, &columns.header);
     if cells.len() != names.len() {
         let (cells, names) = (cells.len(), names.len());
@@ -33,7 +38,7 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
         ));
     }
     let object: Map<String, Value> = names.iter().cloned().zip(cells.into_iter().map(Value::String)).collect();
-    jsonl::row(&Value::Object(object).to_string(), columns)
+    Ok(Value::Object(object).to_string())
 }
 
 /// The cells of a line.

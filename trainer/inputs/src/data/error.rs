@@ -77,6 +77,19 @@ impl DataError {
         )
     }
 
+    /// The error for a file of which nothing says which of several teachers teaches it.
+    pub fn of_no_teacher(path: &Path, names: &[String]) -> Self {
+        let (name, all) = (names.first().map_or("NAME", String::as_str), names.join(", "));
+        Self::file(
+            path,
+            format_args!(
+                "has no teacher, of {all}: give it as {}@{name} or with =SHARE@{name}, or a column `teacher` to rows \
+                that are sequences of their own",
+                path.display()
+            ),
+        )
+    }
+
     /// The error for a step, counted from 1, of which every token is masked.
     pub fn nothing_counted(step: u64) -> Self {
         Self::new(format_args!("step {step} has no token to predict: every target of its batches is masked"))

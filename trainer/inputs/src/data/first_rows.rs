@@ -22,7 +22,7 @@ impl Corpus {
     /// # Errors
     /// [`DataError`] of a file that cannot be read.
     pub fn first_rows(&self, most: usize, emit: &mut dyn FnMut(FirstRow<'_>)) -> Result<(), DataError> {
-        for Opened { file, holds } in &self.files {
+        for Opened { file, holds, .. } in &self.files {
             let mut count = 0;
             let mut emit = |row, read: Result<Chunk, DataError>| {
                 count += 1;

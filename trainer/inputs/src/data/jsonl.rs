@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 use super::files::{DataFile, Form, MOST_DOCUMENT_BYTES};
 use super::likely::{LikelyForm, Listed, Ranked};
 use super::rows::{
-    Columns, Content, Ids, Kind, MASK_HOLDS, Part, TEACHER_PROMPT, TeacherPrompts, long, no_column, no_field, wrong,
+    Columns, Content, Ids, Kind, MASK_HOLDS, Part, TEACHER, TEACHER_PROMPT, TeacherPrompts, long, no_column, no_field,
+    wrong,
 };
 use super::{DataError, dialects};
 use crate::base::impostors::without_mark;
@@ -176,6 +177,20 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
             Content::Prompt { prompt: row.part("prompt")?, tools, teacher_prompt }
         }
     })
+}
+
+/// The name of a row's teacher.
+pub(super) fn teacher(line: &str) -> Result<String, String> {
+    let row = Row::parse(line)?;
+    match row.get(TEACHER) {
+        Some(_) => row.read(TEACHER, "the NAME of a --teacher"),
+        None => Err(no_teacher()),
+    }
+}
+
+/// The error for a row that names no teacher.
+pub(super) fn no_teacher() -> String {
+    format!("no column `{TEACHER}`, which the first row has: put rows without it into a file of their own")
 }
 
 /// The likely tokens of a row.

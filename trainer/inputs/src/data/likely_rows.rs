@@ -17,7 +17,7 @@ impl Files {
     /// Reads likely tokens, too, of the files that have them. Then positions without any do not count.
     #[must_use]
     pub fn with_likely(mut self) -> Self {
-        for Opened { file, holds } in &mut self.list {
+        for Opened { file, holds, .. } in &mut self.list {
             if let (Holds::Rows(Some(columns)), Form::Lines | Form::Table) = (holds, &file.form) {
                 columns.with_likely();
             }
@@ -93,7 +93,7 @@ impl Corpus {
         mut take: impl FnMut(LikelyRow<'c>) -> Result<(), E>,
     ) -> Result<Lacking, E> {
         let mut all = Lacking::default();
-        for Opened { file, holds } in &self.files {
+        for Opened { file, holds, .. } in &self.files {
             let Some(columns) = holds.columns().filter(|columns| columns.likely.is_some()) else {
                 let what = format!("has {}, and no columns {COLUMNS}", holds.what());
                 let remedy = "beside input_ids, messages, or prompt and completion: `precast cache --from` reads those \

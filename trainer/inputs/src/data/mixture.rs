@@ -6,34 +6,64 @@ use std::{ffi::OsStr, fmt};
 
 use super::Summary;
 
-/// A file or directory of training data, and its share of the tokens beside that of others.
+/// A file or directory of data, its share of the tokens beside that of others, and the name of its teacher.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSource {
     pub path: PathBuf,
     pub share: Option<f64>,
+    pub teacher: Option<String>,
 }
 
 impl DataSource {
-    /// Reads `PATH` or `PATH=SHARE`: a file of that very name, `=` included, is a path.
+    /// Reads `PATH`, with `=SHARE`, `@NAME` of a teacher or both behind it: a file of that very name is a path.
     pub fn of(named: &Path) -> Self {
-        let (path, share) = split(named);
-        Self { path: path.to_owned(), share }
+        let (named, teacher) = without_teacher(named);
+        let (path, share) = without_share(named);
+        Self { path: path.to_owned(), share, teacher: teacher.map(ToOwned::to_owned) }
+    }
+
+    /// Reads `PATH` or `PATH@NAME` of data that are held out, which have no shares.
+    pub fn held_out(named: &Path) -> Self {
+        let (path, teacher) = without_teacher(named);
+        Self { teacher: teacher.map(ToOwned::to_owned), ..Self::whole(path) }
+    }
+
+    /// The path of `PATH` or `PATH@NAME`.
+    pub fn held_out_path(named: &Path) -> &Path {
+        without_teacher(named).0
+    }
+
+    /// Reads all of a path, by the only teacher.
+    pub fn whole(path: &Path) -> Self {
+        Self { path: path.to_owned(), share: None, teacher: None }
     }
 }
 
-/// The path of `PATH` or `PATH=SHARE`.
+/// The path of `PATH`, with `=SHARE`, `@NAME` or both behind it.
 pub fn path_of(named: &Path) -> &Path {
-    split(named).0
+    without_share(without_teacher(named).0).0
 }
 
-fn split(named: &Path) -> (&Path, Option<f64>) {
+/// True if a teacher may have this name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || "._-".contains(one))
+}
+
+/// Divides a path that does not exist at its last such byte.
+fn divided(named: &Path, at: u8) -> Option<(&Path, &str)> {
     let bytes = named.as_os_str().as_bytes();
-    let parts = bytes.iter().rposition(|byte| *byte == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
-    let shared = parts.and_then(|(path, share)| Some((path, std::str::from_utf8(share).ok()?.parse().ok()?)));
-    match shared {
-        Some((path, share)) if !path.is_empty() && !named.exists() => (Path::new(OsStr::from_bytes(path)), Some(share)),
-        _ => (named, None),
-    }
+    let place = bytes.iter().rposition(|byte| *byte == at).filter(|place| *place > 0 && !named.exists())?;
+    Some((Path::new(OsStr::from_bytes(&bytes[..place])), std::str::from_utf8(&bytes[place + 1..]).ok()?))
+}
+
+fn without_teacher(named: &Path) -> (&Path, Option<&str>) {
+    let found = divided(named, b'@').filter(|(_, name)| is_name(name));
+    found.map_or((named, None), |(path, name)| (path, Some(name)))
+}
+
+fn without_share(named: &Path) -> (&Path, Option<f64>) {
+    let found = divided(named, b'=').and_then(|(path, share)| Some((path, share.parse().ok()?)));
+    found.map_or((named, None), |(path, share)| (path, Some(share)))
 }
 
 /// Sources that are read one after the other, or one that has a share of the tokens.
@@ -99,7 +129,7 @@ mod tests {
     #[test]
     fn a_source_may_have_a_share_and_a_file_of_that_name_wins() {
         let source = |named: &str| {
-            let DataSource { path, share } = DataSource::of(Path::new(named));
+            let DataSource { path, share, .. } = DataSource::of(Path::new(named));
             (path.display().to_string(), share)
         };
         assert_eq!(source("a.txt"), ("a.txt".to_owned(), None));
@@ -110,8 +140,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let there = dir.path().join("a=0.7");
         std::fs::write(&there, "").unwrap();
-        assert_eq!(DataSource::of(&there), DataSource { path: there.clone(), share: None });
+        assert_eq!(DataSource::of(&there), DataSource::whole(&there));
         assert_eq!(path_of(&there.with_file_name("b=1")), there.with_file_name("b"));
+    }
+
+    #[test]
+    fn a_source_may_name_its_teacher_behind_its_share() {
+        let of = |named: &str| DataSource::of(Path::new(named));
+        let source = |path: &str, share, teacher: Option<&str>| DataSource {
+            path: path.into(),
+            share,
+            teacher: teacher.map(ToOwned::to_owned),
+        };
+        assert_eq!(of("a.jsonl=0.7@math"), source("a.jsonl", Some(0.7), Some("math")));
+        assert_eq!(of("a.jsonl@math"), source("a.jsonl", None, Some("math")));
+        assert_eq!(of("me@home/a.jsonl"), source("me@home/a.jsonl", None, None));
+        assert_eq!(of("a.jsonl@"), source("a.jsonl@", None, None));
+        assert_eq!(of("@math"), source("@math", None, None));
+        assert_eq!(path_of(Path::new("a.jsonl=0.7@math")), Path::new("a.jsonl"));
+        assert_eq!(DataSource::held_out(Path::new("a=0.7@b")), source("a=0.7", None, Some("b")));
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().join("a@b");
+        std::fs::write(&there, "").unwrap();
+        assert_eq!(DataSource::of(&there), DataSource::whole(&there));
     }
 
     #[test]

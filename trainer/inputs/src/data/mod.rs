@@ -47,7 +47,7 @@ pub use files::bytes;
 pub use first_rows::FirstRow;
 pub use likely::ABSENT;
 pub use likely_rows::{Lacking, LikelyDigest, LikelyRow};
-pub use mixture::{DataSource, Portion, Summaries, path_of};
+pub use mixture::{DataSource, Portion, Summaries, is_name, path_of};
 pub use opened::Files;
 pub use packing::Packing;
 pub use places::{Filling, Places};

@@ -114,7 +114,7 @@ impl Corpus {
 
     /// The messages of the first rows of the first files, as far as they read.
     fn first_turns(&self) -> impl Iterator<Item = Value> {
-        let rows = self.files.iter().take(FIRST_FILES).filter_map(|Opened { file, holds }| {
+        let rows = self.files.iter().take(FIRST_FILES).filter_map(|Opened { file, holds, .. }| {
             let rows = Source::open(file, holds.columns()?).ok()?.map_while(Result::ok).take(FIRST_ROWS);
             Some(rows.filter_map(|row| row.content().ok()))
         });

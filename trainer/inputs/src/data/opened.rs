@@ -22,6 +22,8 @@ const ROWS_RULE: &str = "rows 1";
 pub(super) const LIKELY_RULE: &str = "likely tokens 1";
 /// The rule of rows whose teacher reads another prompt.
 pub(super) const TEACHER_PROMPTS_RULE: &str = "teacher prompts 1";
+/// The rule of micro-batches of several teachers.
+pub(super) const TEACHERS_RULE: &str = "teachers 1";
 /// The rule of messages, prompts and completions.
 pub(super) const CHAT_RULE: &str = "chat 1";
 
@@ -31,6 +33,8 @@ const HEAD_BYTES: u64 = 512;
 /// Files of data, what each holds, its portions, and files of directories that are not read.
 pub struct Files {
     pub(super) list: Vec<Opened>,
+    /// Names of the teachers by their numbers, where they have any.
+    pub(super) teachers: Vec<String>,
     /// Each of them is read by itself.
     pub(super) portions: Vec<Portion>,
     /// Files of directories that are about the others.
@@ -40,6 +44,10 @@ pub struct Files {
 pub(super) struct Opened {
     pub file: DataFile,
     pub holds: Holds,
+    /// The teacher that its source names.
+    named: Option<String>,
+    /// Number of the teacher of all that it holds; none where each row names its own.
+    pub teacher: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +112,8 @@ impl Files {
     /// # Errors
     /// [`DataError`] of a file that cannot be data.
     pub fn open(paths: &[PathBuf], field: Option<&str>) -> Result<Self, DataError> {
-        let (list, left_out) = opened(paths, field)?;
-        let whole = Portion { name: None, share: 1.0, files: (0, list.len()) };
-        Self { list, portions: vec![whole], left_out }.of_one_kind_each()
+        let sources: Vec<DataSource> = paths.iter().map(|path| DataSource::whole(path)).collect();
+        Self::mixed(&sources, field)
     }
 
     /// Like [`Self::open`], of sources of which each has a share of the tokens, or none has.
@@ -115,20 +122,48 @@ impl Files {
     /// [`DataError`] of a file that cannot be data.
     pub fn mixed(sources: &[DataSource], field: Option<&str>) -> Result<Self, DataError> {
         let all: Option<f64> = sources.iter().map(|source| source.share).sum();
-        let Some(all) = all else {
-            return Self::open(&sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>(), field);
-        };
-        let mut files = Self { list: Vec::new(), portions: Vec::new(), left_out: Vec::new() };
-        for DataSource { path, share } in sources {
+        let all = all.filter(|_| !sources.is_empty());
+        let mut files = Self { list: Vec::new(), teachers: Vec::new(), portions: Vec::new(), left_out: Vec::new() };
+        for source @ DataSource { path, share, .. } in sources {
             let first = files.list.len();
-            let (of_source, others) = opened(std::slice::from_ref(path), field)?;
+            let (of_source, others) = opened(source, field)?;
             files.list.extend(of_source);
             files.left_out.extend(others);
-            // Rounded, so that equal ratios are one share.
-            let share = f64::from((share.unwrap_or_default() / all) as f32);
-            files.portions.push(Portion { name: Some(path.clone()), share, files: (first, files.list.len()) });
+            if let Some(all) = all {
+                // Rounded, so that equal ratios are one share.
+                let share = f64::from((share.unwrap_or_default() / all) as f32);
+                files.portions.push(Portion { name: Some(path.clone()), share, files: (first, files.list.len()) });
+            }
+        }
+        if all.is_none() {
+            files.portions.push(Portion { name: None, share: 1.0, files: (0, files.list.len()) });
         }
         files.of_one_kind_each()
+    }
+
+    /// Has named teachers teach what their sources hold, or the rows that name them.
+    ///
+    /// # Errors
+    /// [`DataError`] of a file of which nothing names a teacher.
+    pub fn taught_by(mut self, names: &[String]) -> Result<Self, DataError> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        for one in &mut self.list {
+            let number = |name: &String| names.iter().position(|other| other == name).map(|number| number as u32);
+            one.teacher = one.named.as_ref().and_then(number);
+            if one.teacher.is_none() {
+                let Holds::Rows(columns) = &mut one.holds else {
+                    return Err(DataError::of_no_teacher(&one.file.path, names));
+                };
+                if let Some(columns) = columns
+                    && !columns.with_teachers()
+                {
+                    return Err(DataError::of_no_teacher(&one.file.path, names));
+                }
+            }
+        }
+        Ok(Self { teachers: names.to_vec(), ..self })
     }
 
     /// Refuses a directory of several kinds: what else is in it nobody means to train on.
@@ -138,7 +173,7 @@ impl Files {
             let Some(directory) = &other.file.directory else { continue };
             let first = with_rows().find(|one| one.file.directory.as_ref() == Some(directory)).unwrap_or(other);
             if first.holds.what() != other.holds.what() {
-                let has = |Opened { file, holds }: &Opened| {
+                let has = |Opened { file, holds, .. }: &Opened| {
                     let name = file.path.file_name().unwrap_or_default();
                     format!("{} has {}", name.display(), holds.what())
                 };
@@ -219,12 +254,12 @@ impl Files {
     }
 }
 
-/// Finds files, and looks at the first row of each; and those that are not read.
-fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<(Vec<Opened>, Vec<PathBuf>), DataError> {
-    let Found { files, left_out } = find(paths)?;
+/// Finds the files of a source, and looks at the first row of each; and those that are not read.
+fn opened(source: &DataSource, field: Option<&str>) -> Result<(Vec<Opened>, Vec<PathBuf>), DataError> {
+    let Found { files, left_out } = find(std::slice::from_ref(&source.path))?;
     let files = files.into_iter().map(|file| {
         let holds = holds(&file, field)?;
-        Ok(Opened { file, holds })
+        Ok(Opened { file, holds, named: source.teacher.clone(), teacher: Some(0) })
     });
     Ok((files.collect::<Result<_, DataError>>()?, left_out))
 }

@@ -18,7 +18,7 @@ use super::cell::Cell;
 use super::files::MOST_DOCUMENT_BYTES;
 use super::json::Json;
 use super::likely::{LikelyForm, Listed};
-use super::rows::{Columns, Content, Ids, Kind, Part, TEACHER_PROMPT, long, no_column, no_field};
+use super::rows::{Columns, Content, Ids, Kind, Part, TEACHER, TEACHER_PROMPT, long, no_column, no_field};
 use super::{DataError, dialects, jsonl, levels, pages};
 
 /// Metadata in which the library datasets describes columns.
@@ -226,6 +226,13 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String
         }
     };
     Ok((content, nulls))
+}
+
+/// The name of a row's teacher.
+pub(super) fn teacher(row: &Row) -> Result<String, String> {
+    let found = row.get_column_iter().find(|(column, _)| *column == TEACHER).map(|(_, field)| field.clone());
+    let field = found.filter(|field| *field != Field::Null).ok_or_else(jsonl::no_teacher)?;
+    Cell { column: TEACHER.to_owned(), field, json: &Json::None }.text()
 }
 
 /// The likely tokens of a row.

@@ -40,12 +40,23 @@ impl Corpus {
         let (start, end) = self.portions[portion].files;
         let none = Summary::default();
         let (carried, first) = (Vec::new(), 0);
-        let filling = Filling::new(self.places);
-        let (counted, goes_on) = (false, true);
-        let mut pass =
-            Pass { corpus: self, emit, before: none, summary: none, filling, counted, goes_on, carried, first };
+        let filling = vec![Filling::new(self.places); self.teachers.len().max(1)];
+        let (counted, goes_on, teacher) = (false, true, Some(0));
+        let mut pass = Pass {
+            corpus: self,
+            emit,
+            before: none,
+            summary: none,
+            filling,
+            teacher,
+            counted,
+            goes_on,
+            carried,
+            first,
+        };
         let (mut learnt, mut nothing) = (false, None);
-        for Opened { file, holds } in &self.files[start..end] {
+        for Opened { file, holds, teacher, .. } in &self.files[start..end] {
+            pass.teacher = *teacher;
             pass.before = pass.before.with(std::mem::take(&mut pass.summary));
             (pass.counted, pass.first) = (false, 0);
             match holds {
@@ -83,8 +94,10 @@ struct Pass<'a> {
     before: Summary,
     /// Of the file.
     summary: Summary,
-    /// The micro-batch that rows of the pass fill.
-    filling: Filling,
+    /// The micro-batch of each teacher that rows of the pass fill.
+    filling: Vec<Filling>,
+    /// Teacher of all that the file holds; none where each row names its own.
+    teacher: Option<u32>,
     /// True if anything of the file counts.
     counted: bool,
     goes_on: bool,
@@ -106,6 +119,7 @@ impl Pass<'_> {
     }
 
     fn give(&mut self, mut chunk: Chunk) {
+        chunk.teacher = self.teacher.unwrap_or(chunk.teacher);
         if let Chunking::Prompts(rule) = self.corpus.chunking {
             rule.mark(&mut chunk);
             if rule.completed && chunk.counted() == 0 {
@@ -120,7 +134,7 @@ impl Pass<'_> {
         let takes = self.corpus.places.of_row(&chunk);
         let is_padded = self.corpus.chunking == Chunking::Stream;
         self.summary.add(&chunk, if is_padded { takes - chunk.targets().len() } else { 0 });
-        let left = self.filling.take(takes).unwrap_or(0);
+        let left = self.filling[chunk.teacher as usize].take(takes).unwrap_or(0);
         self.summary.places += (left + takes) as u64;
         // It would have fitted.
         self.summary.beyond_rows += if left >= takes { left as u64 } else { 0 };

@@ -52,16 +52,20 @@ impl Places {
         lengths
     }
 
-    /// Divides rows into micro-batches, in order.
+    /// Divides rows into micro-batches, in order; each has one teacher.
     pub fn divide<'c>(self, rows: impl IntoIterator<Item = &'c Chunk>) -> Vec<Range<usize>> {
-        self.divide_places(rows.into_iter().map(|row| self.of_row(row)))
+        self.divide_places(rows.into_iter().map(|row| (self.of_row(row), row.teacher)))
     }
 
-    /// Divides rows that take so many places into micro-batches, in order.
-    pub fn divide_places(self, rows: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
-        let (mut filling, mut micros) = (Filling::new(self), Vec::<Range<usize>>::new());
-        for (number, takes) in rows.into_iter().enumerate() {
-            let is_next = filling.take(takes).is_some();
+    /// Divides rows that take so many places, each with the number of its teacher, into micro-batches, in order.
+    pub fn divide_places(self, rows: impl IntoIterator<Item = (usize, u32)>) -> Vec<Range<usize>> {
+        let (mut filling, mut micros, mut last) = (Filling::new(self), Vec::<Range<usize>>::new(), None);
+        for (number, (takes, teacher)) in rows.into_iter().enumerate() {
+            let is_other = last.replace(teacher).is_some_and(|last| last != teacher);
+            if is_other {
+                filling = Filling::new(self);
+            }
+            let is_next = filling.take(takes).is_some() || is_other;
             match micros.last_mut().filter(|_| !is_next) {
                 Some(micro) => micro.end += 1,
                 None => micros.push(number..number + 1),

@@ -34,7 +34,7 @@ impl Corpus {
     /// [`DataError`] of a row that is no prompt of this model, and of a file without rows where `tokens` is not given.
     pub fn prompts(&self, tokens: Option<u32>, stops: &[u32]) -> Result<Vec<Prompt>, DataError> {
         let mut all: Vec<Prompt> = Vec::new();
-        for (index, Opened { file, holds }) in self.files.iter().enumerate() {
+        for (index, Opened { file, holds, .. }) in self.files.iter().enumerate() {
             let before = all.len();
             let prompt = |(row, ids): (u64, Vec<u32>)| Prompt { ids, file: index, row };
             match holds {
@@ -96,7 +96,7 @@ impl Corpus {
         let (place, stops) = (row.place, self.reader.eos.as_slice());
         let ids = self.prompt(row.clone(), stops)?;
         let masked = vec![MASKED_TOKEN; ids.len()];
-        let mut chunk = Chunk { labels: Some(masked), ids, ..Chunk::default() };
+        let mut chunk = Chunk { labels: Some(masked), ids, teacher: self.teacher(&row)?, ..Chunk::default() };
         if let Some(teacher_prompt) = self.teacher_prompt(row.clone(), stops)? {
             chunk = chunk.after(teacher_prompt).map_err(|reason| place.fault(reason))?;
         }

@@ -22,6 +22,8 @@ pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
 
 /// Column of the prompt that a teacher reads in place of the student's.
 pub(super) const TEACHER_PROMPT: &str = "teacher_prompt";
+/// Column of the names of rows' teachers.
+pub(super) const TEACHER: &str = "teacher";
 
 /// The columns that rows are made of, for messages.
 const ROWS: &str =
@@ -104,6 +106,8 @@ pub(super) struct Columns {
     /// Those of likely tokens, where they are read, too.
     pub likely: Option<LikelyForm>,
     pub teacher_prompts: TeacherPrompts,
+    /// True if each row names its teacher.
+    pub names_teachers: bool,
 }
 
 /// Treatment of a teacher's own prompts.
@@ -122,8 +126,8 @@ impl Columns {
     pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
         let field = field.map(ToOwned::to_owned);
         let (unread, header, json) = (Vec::new(), Vec::new(), Json::default());
-        let mut columns =
-            Self { kind, field, unread, header, json, likely: None, teacher_prompts: TeacherPrompts::Unread };
+        let (likely, teacher_prompts, names_teachers) = (None, TeacherPrompts::Unread, false);
+        let mut columns = Self { kind, field, unread, header, json, likely, teacher_prompts, names_teachers };
         columns.unread = names.into_iter().filter(|name| !columns.reads(name)).collect();
         columns
     }
@@ -146,10 +150,19 @@ impl Columns {
         }
     }
 
+    /// Reads the name of each row's teacher, if there is a column of them beside rows that are sequences of their own.
+    pub fn with_teachers(&mut self) -> bool {
+        let place = self.unread.iter().position(|name| name == TEACHER).filter(|_| self.kind != Kind::Text);
+        place.map(|place| self.unread.remove(place));
+        self.names_teachers = place.is_some();
+        self.names_teachers
+    }
+
     /// True if a column of this name is read.
     pub fn reads(&self, name: &str) -> bool {
         name == self.main()
             || self.teacher_prompts == TeacherPrompts::Read && name == TEACHER_PROMPT
+            || self.names_teachers && name == TEACHER
             || self.likely.is_some_and(|form| form.columns().contains(&name))
             || match self.kind {
                 Kind::Labeled => name == "labels" || name == MASK || COUNTED.contains(&name),

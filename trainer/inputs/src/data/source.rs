@@ -9,7 +9,7 @@ use super::files::{DataFile, Form};
 use super::jsonl::{self, Lines};
 use super::likely::Listed;
 use super::parquet::{self, Table};
-use super::rows::{Columns, Content};
+use super::rows::{Columns, Content, TEACHER};
 use super::{DataError, csv};
 
 /// Rows that are read and tokenized together, and their bytes.
@@ -85,6 +85,23 @@ impl Row<'_> {
             Raw::Row(row) => parquet::likely(row, form),
         };
         listed.map(Some).map_err(|reason| self.place.fault(reason))
+    }
+
+    /// Returns the number of its teacher, one of those that have these names.
+    pub fn teacher(&self, names: &[String]) -> Result<u32, DataError> {
+        let columns = self.place.columns;
+        let name = match &self.raw {
+            Raw::Line(line) => jsonl::text(line).and_then(|line| match columns.header.is_empty() {
+                true => jsonl::teacher(line),
+                false => csv::object(line, columns).and_then(|line| jsonl::teacher(&line)),
+            }),
+            Raw::Row(row) => parquet::teacher(row),
+        };
+        let name = name.map_err(|reason| self.place.fault(reason))?;
+        let number = names.iter().position(|other| *other == name);
+        let unknown =
+            || self.place.fault(format_args!("{TEACHER}: no --teacher is called {name}: {}", names.join(", ")));
+        number.map(|number| number as u32).ok_or_else(unknown)
     }
 
     fn bytes(&self) -> usize {

@@ -341,7 +341,7 @@ fn sources_are_mixed_by_shares_of_the_tokens() {
     };
     let long = scratch.file("long.jsonl", rows(1, 9, 8));
     let short = scratch.file("short.jsonl", rows(50, 40, 3));
-    let source = |path: &PathBuf, share| DataSource { path: path.clone(), share: Some(share) };
+    let source = |path: &PathBuf, share| DataSource { share: Some(share), ..DataSource::whole(path) };
     let draw = |shares: [f64; 2], order| -> Vec<Chunk> {
         let sources = [source(&long, shares[0]), source(&short, shares[1])];
         let files = Files::mixed(&sources, None).unwrap();
@@ -370,6 +370,51 @@ fn sources_are_mixed_by_shares_of_the_tokens() {
             assert!(of(50).eq((50..90).cycle().take(of(50).count())));
         }
     }
+}
+
+/// A micro-batch has one teacher, and those of a teacher are the ones that its rows make alone; a teacher whose rows
+/// are rare waits for the next pass.
+#[test]
+fn each_teacher_has_one_open_micro_batch() {
+    let scratch = Scratch::new();
+    let length = |at: u32| 2 + (at * at + at / 3) % 9;
+    let row = |at: u32, name: &str| {
+        let ids = vec![at; length(at) as usize];
+        format!("{{\"input_ids\": {ids:?}, \"teacher\": \"{name}\"}}\n")
+    };
+    let names = |at: u32| if at % 7 == 3 { "rare" } else { "other" };
+    let all = scratch.file("all.jsonl", (1..60).map(|at| row(at, names(at))).collect::<String>());
+    let teachers = ["other", "rare"].map(str::to_owned);
+    let micros = |files: Files, count: u32| -> Vec<(u32, Vec<u32>)> {
+        let corpus = Corpus::new(files, 9, Chunking::Stream, reader()).unwrap();
+        let corpus = corpus.filling(Places::new(2, 9, Packing::Rows));
+        let mut batches = Batches::new(Streams::start(Arc::new(corpus)), Order::File);
+        let steps = (0..count).map(|_| batches.step(1).unwrap());
+        let of_step = |step: Step| {
+            let teacher = step.micro_batch(0).teacher as u32;
+            assert!(step.rows.iter().all(|row| row.teacher == teacher));
+            (teacher, step.rows.iter().map(|row| row.ids[0]).collect())
+        };
+        steps.map(of_step).collect()
+    };
+    let files = Files::open(std::slice::from_ref(&all), None).unwrap().taught_by(&teachers).unwrap();
+    let mixed = micros(files, 60);
+    for (number, name) in (0..).zip(&teachers) {
+        let own = (1..60).filter(|at| names(*at) == *name).map(|at| row(at, name)).collect::<String>();
+        let own = DataSource {
+            teacher: Some(name.clone()),
+            ..DataSource::whole(&scratch.file(&format!("{name}.jsonl"), own))
+        };
+        let of_mixed: Vec<_> = mixed.iter().filter(|(teacher, _)| *teacher == number).collect();
+        assert!(of_mixed.len() > 3, "{mixed:?}");
+        let files = Files::mixed(&[own], None).unwrap().taught_by(&teachers).unwrap();
+        assert!(micros(files, of_mixed.len() as u32).iter().eq(of_mixed));
+    }
+    assert!(fails(Files::open(&[scratch.file("a.txt", "a b")], None).unwrap().taught_by(&teachers), "has no teacher"));
+    let unknown = scratch.file("unknown.jsonl", row(1, "nobody"));
+    let files = Files::open(&[unknown], None).unwrap().taught_by(&teachers).unwrap();
+    let corpus = Corpus::new(files, 9, Chunking::Stream, reader()).unwrap();
+    assert!(fails(corpus.pass_while(&mut |_| true), "unknown.jsonl:1: teacher: no --teacher is called nobody"));
 }
 
 #[test]

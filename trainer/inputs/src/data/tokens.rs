@@ -53,13 +53,19 @@ impl Tokens {
 impl Corpus {
     /// Returns the tokens of a row, with those that are likely where they are read, too.
     pub(super) fn read(&self, row: Row<'_>) -> Result<Tokens, DataError> {
-        let (place, listed) = (row.place, row.likely()?);
+        let (place, listed, teacher) = (row.place, row.likely()?, self.teacher(&row)?);
         let mut tokens = self.tokens(row)?;
+        tokens.chunk.teacher = teacher;
         if let Some(listed) = listed {
             let likely = listed.positions(tokens.chunk.ids.len(), self.reader.vocab);
             tokens.know(likely.map_err(|error| place.fault(error))?);
         }
         Ok(tokens)
+    }
+
+    /// Returns the number of the teacher that a row names: 0 where its file has one.
+    pub(super) fn teacher(&self, row: &Row<'_>) -> Result<u32, DataError> {
+        if row.place.columns.names_teachers { row.teacher(&self.teachers) } else { Ok(0) }
     }
 
     fn tokens(&self, row: Row<'_>) -> Result<Tokens, DataError> {

@@ -11,7 +11,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 /// The template of a run as of a date. A student that has a tokenizer and no template takes that of its teacher; `pair`
 /// is none where nobody teaches.
 pub fn chat(
-    models: Models<&Checkpoint>,
+    models: &Models<&Checkpoint>,
     pair: Option<&Pair>,
     date: Option<NaiveDate>,
 ) -> Result<Chat, CheckpointError> {
@@ -20,7 +20,7 @@ pub fn chat(
     if has_tokenizer && let Some(template) = student.chat_template(date)? {
         return Ok(Chat::Template(template));
     }
-    let Some((teacher, pair)) = models.teacher.zip(pair) else {
+    let Some((teacher, pair)) = models.teachers.first().zip(pair) else {
         return Ok(Chat::Lacking(Chat::lacked_by(student.path())));
     };
     let (own, of_teacher) = (student.path().display(), teacher.path().display());

@@ -35,6 +35,16 @@ pub struct Pair {
     pub tokenizers: Tokenizers,
 }
 
+impl Pair {
+    /// Adds that of another teacher of the student.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.notes.extend(other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
+        let is_same = [self.tokenizers, other.tokenizers] == [Tokenizers::Same; 2];
+        Self { tokenizers: if is_same { Tokenizers::Same } else { Tokenizers::Other }, ..self }
+    }
+}
+
 /// Refuses a pair that cannot teach.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::data::Reader;
 /// # Errors
 /// [`CheckpointError`] of a file that does not read, or a template that does not parse.
 pub fn reader(
-    models: Models<&Checkpoint>,
+    models: &Models<&Checkpoint>,
     pair: Option<&Pair>,
     chat_date: Option<NaiveDate>,
     has_chat: bool,
