@@ -136,7 +136,9 @@ fn sandbox() -> Case {
     case.write("likely.jsonl", likely.to_string());
     let hinted = json!({"prompt": "the cat", "completion": " sat", "teacher_prompt": "It sat: the cat"});
     case.write("rows.jsonl", format!("{hinted}\n"));
-    ["sums.jsonl", "sort.jsonl"].map(|name| case.write(name, format!("{hinted}\n")));
+    for name in ["sums.jsonl", "sort.jsonl"] {
+        case.write(name, format!("{hinted}\n"));
+    }
     case.write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n{\"prompt\": \"on the mat\"}\n");
     case
 }

@@ -20,6 +20,12 @@ fn case() -> Case {
     }
     let mixed = (0..19).flat_map(|at| [all[0].get(at), all[1].get(at)]).flatten().cloned();
     case.write("mixed.jsonl", lines(mixed));
+    let own = (0..9).map(|at| {
+        let mut row = without_name(row(at, "c"));
+        row["teacher_prompt"] = json!([at, 5, 7]);
+        row
+    });
+    case.write("own.jsonl", lines(own));
     case
 }
 
@@ -154,6 +160,8 @@ fn a_cache_may_be_one_of_several_teachers() {
     fill(&case, "compact", ["--teacher wide --data b.jsonl --student student --keep-logits 7 --temperature 2"])
         .succeeds();
     assert!(run("compact-run", "--teacher a=teacher --teacher-cache b=compact") != online);
+    let own = "--teacher a=teacher --teacher c=self --teacher-cache b=cache --data own.jsonl@c --steps 3";
+    distill(&case, "own", &format!("--overwrite --checkpoint-every 0 {SOURCES} {own}")).succeeds();
     // Rows of b are not a's.
     let mut lacking = distill(
         &case,
@@ -175,8 +183,49 @@ fn completions_are_taught_by_the_teachers_of_their_prompts() {
         assert!(case.metrics(out).iter().all(|record| record.rollouts.as_ref().unwrap().mismatch == 0));
         case.bits(out)
     };
-    let whole = run("whole", "--replicas 2 --eval-data mixed.jsonl");
-    assert!(run("two", "--gpus 2 --replicas 2 --eval-data mixed.jsonl") == whole);
+    // Prompts that are held out: an odd number of each teacher.
+    case.write("prompts.bin", (0..3 * 25u32).flat_map(|at| (at * 7 % 96).to_le_bytes()).collect::<Vec<u8>>());
+    let held_out = "--replicas 2 --prompt-tokens 4 --eval-data prompts.bin@b --eval-data data.bin@a";
+    let whole = run("whole", held_out);
+    assert!(run("two", &format!("--gpus 2 {held_out}")) == whole);
+    let losses = ["whole", "two"].map(|out| case.metrics(out).pop().unwrap().held_out.unwrap());
+    assert!(losses[0].eval_tokens > 0 && losses[0] == losses[1], "{losses:?}");
+}
+
+/// Teachers in 8 bits are measured each on its own rows, beside those that have nothing to measure.
+#[test]
+fn each_teacher_in_8_bits_is_measured_on_its_own_rows() {
+    let case = case();
+    let run = |out: &str, more: &str| {
+        let given = "--overwrite --lr 1e-2 --steps 2 --checkpoint-every 0 --grad-accum 2 --teacher-format int8";
+        distill(&case, out, &format!("{given} {more}")).succeeds();
+        case.record(out)
+    };
+    let several = "--teacher a=teacher --teacher b=wide --teacher c=self --data a.jsonl=1@a --data b.jsonl=1@b";
+    let record = run("several", &format!("{several} --data own.jsonl=1@c"));
+    for (name, model) in [("a", "teacher"), ("b", "wide")] {
+        let alone = run(name, &format!("--teacher {model} --data {name}.jsonl"));
+        let of_name = &record["teachers"][name];
+        assert_eq!(of_name["certificate"]["measured"], alone["teacher_certificate"]["measured"], "{name}");
+    }
+    assert!(record["teachers"]["c"]["certificate"].is_null(), "{record}");
+    // The base of an adapter is exact, whatever the others are in.
+    let based = run(
+        "based",
+        "--teacher a=teacher --teacher b=base --lora-rank 2 --alpha 1 --data a.jsonl=1@a --data b.jsonl=1@b",
+    );
+    assert!(based["teachers"]["a"]["certificate"].is_object() && based["teachers"]["b"]["certificate"].is_null());
+}
+
+/// A teacher of which no step takes a row is named.
+#[test]
+fn a_teacher_that_taught_nothing_is_named() {
+    let case = case();
+    case.write("one.jsonl", without_name(row(3, "b")).to_string());
+    let given = format!("{BOTH} --steps 2 --checkpoint-every 0 --data a.jsonl@a --data one.jsonl@b");
+    let said = distill(&case, "out", &given).succeeds();
+    let record = case.record("out");
+    assert!(record["notes"].to_string().contains("teacher b taught nothing"), "{said} {record}");
 }
 
 /// A run whose only teacher has a name has the bits of one whose teacher has none.
@@ -216,6 +265,18 @@ fn teachers_that_do_not_go_together_are_refused() {
     ] {
         distill(&case, "out", &format!("{common} {arguments}")).fails(code, said);
     }
+    for (code, arguments, said) in [
+        (2, "--teacher a=self --data own.jsonl@a --teacher-format int8", "cannot be combined with --teacher self"),
+        (
+            2,
+            "--teacher a=self --teacher b=base --lora-rank 2 --data own.jsonl@a --data a.jsonl@b --teacher-format int8",
+            "weights of their own",
+        ),
+        (5, "--teacher a=teacher --teacher b=self --data own.jsonl@a --data b.jsonl@b", "has no teacher_prompt"),
+    ] {
+        distill(&case, "out", &format!("{common} {arguments}")).fails(code, said);
+    }
+    case.run("cache --teacher teacher --data a.jsonl@a --out cache --seq-len 16").fails(2, "requires --teacher a=PATH");
     case.run("bench step --teacher a=teacher --student student").fails(2, "a measurement has one teacher");
 }
 
@@ -225,11 +286,17 @@ fn a_plan_has_every_teacher() {
     skip_if!(is_on_gpu());
     let case = case();
     let plan = |teachers: &str| {
-        let said =
-            case.run(["plan --json --arch sim --student student --seq-len 16 --batch-size 2", teachers]).succeeds();
-        serde_json::from_str::<Value>(&said).unwrap()["memory"]["total_bytes"].as_u64().unwrap()
+        let given = "plan --json --arch sim --student student --seq-len 16 --batch-size 2";
+        serde_json::from_str::<Value>(&case.run([given, teachers]).succeeds()).unwrap()
     };
-    let [a, b, both] = ["--teacher teacher", "--teacher wide", "--teacher a=teacher --teacher b=wide"].map(plan);
+    let plans = ["--teacher teacher", "--teacher wide", "--teacher a=teacher --teacher b=wide"].map(plan);
+    let own = |plan: &Value| {
+        let rows = plan["memory"]["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["category"] == "teacher_weights").unwrap()["bytes"].clone()
+    };
+    let each = json!([{"name": "a", "bytes": own(&plans[0])}, {"name": "b", "bytes": own(&plans[1])}]);
+    assert_eq!((&plans[2]["teachers"], plans[0].get("teachers")), (&each, None));
+    let [a, b, both] = plans.each_ref().map(|plan| plan["memory"]["total_bytes"].as_u64().unwrap());
     assert!(both > a.max(b) && both < a + b);
     distill(&case, "out", &format!("{BOTH} {SOURCES} --steps 1")).succeeds();
     assert_eq!(case.metrics("out")[0].memory_bytes, both);

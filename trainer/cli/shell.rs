@@ -49,6 +49,7 @@ fn with_values(option: Arg) -> Arg {
             let is_directory = option.get_value_names() == Some(&["DIR".into()]);
             if is_directory { option.value_hint(ValueHint::DirPath) } else { option }
         }
+        None if option.get_value_hint() != ValueHint::Unknown => option,
         // A number, a text: no file.
         None => option.value_hint(ValueHint::Other),
     }

@@ -141,7 +141,8 @@ impl Shapes {
             return true;
         }
         let dense = self.student.1.is_dense();
-        let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config));
+        let asked = config.teacher_format.filter(|_| teacher.by != TaughtBy::Base).unwrap_or_default();
+        let form = self.student_format(config);
         let same_form = match form.is_exact() {
             true => asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == form),
             false => asked == form,
@@ -176,7 +177,12 @@ impl Shapes {
         arch: Arch,
     ) -> Result<TrainingPlan, PlanError> {
         let dense = Formats::dense();
-        let of_teachers: Vec<Formats> = self.teachers.iter().map(|one| formats(form, Some(&one.formats))).collect();
+        let of_teacher = |teacher: &TeacherShape| match teacher.by {
+            // Exact, whatever others are in.
+            TaughtBy::Base => Formats::dense(),
+            _ => formats(form, Some(&teacher.formats)),
+        };
+        let of_teachers: Vec<Formats> = self.teachers.iter().map(of_teacher).collect();
         let teachers = self.teachers.iter().zip(&of_teachers).map(|(teacher, formats)| {
             match self.shares_weights(teacher, config) {
                 true if teacher.by == TaughtBy::Student => Teacher::Student,

@@ -31,13 +31,6 @@ pub(crate) struct Upload<'a> {
     scratch: Scratch,
 }
 
-impl Staging {
-    /// True if what is quantized is measured, too.
-    pub fn certifies(self) -> bool {
-        self == Self::QuantizeAndCertify
-    }
-}
-
 impl<'a> Upload<'a> {
     pub fn new(sealed: &'a mut Sealed, weights: &'a dyn Weights, progress: &'a mut UploadProgress<'a>) -> Self {
         let scratch = Scratch::of(DeviceMemory::access(sealed.device()));
@@ -67,7 +60,7 @@ impl<'a> Upload<'a> {
         for Staged { quantize, certify, parts } in staged {
             self.parameters(parts)?;
             self.sealed.run(quantize)?;
-            if let Some(certify) = certify.as_ref().filter(|_| staging.certifies()) {
+            if let Some(certify) = certify.as_ref().filter(|_| staging == Staging::QuantizeAndCertify) {
                 self.sealed.run(certify)?;
             }
         }

@@ -78,6 +78,11 @@ impl Options {
             }
         };
         let is_on_device = teachers.iter().any(|teacher| teacher.by == TaughtBy::Weights);
+        if let Some(option) = self.teaching.first_of_weights().filter(|_| !teachers.is_empty() && !is_on_device) {
+            return Err(UsageError(format!(
+                "{option} is of teachers with weights of their own, and here is none: leave it out"
+            )));
+        }
         let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
         if let Some(certificate) = teacher_certificate.as_ref().filter(|_| teachers.len() > 1) {
             return Err(UsageError(format!(

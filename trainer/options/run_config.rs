@@ -144,11 +144,10 @@ impl RunConfig {
             text: &self.text,
             shape: self.shape,
             packing: self.packing.packing,
-            has_likely: false,
-            teacher_prompts: match (self.objective.has_teacher(), self.teachers.has_cache()) {
-                (false, _) => TeacherPrompts::Unread,
-                (true, false) => TeacherPrompts::Read,
-                (true, true) => TeacherPrompts::Refused,
+            likely: Vec::new(),
+            teacher_prompts: match self.objective.has_teacher() {
+                false => TeacherPrompts::Unread,
+                true => TeacherPrompts::Read { cached: self.teachers.cached() },
             },
             on_policy: self.on_policy,
             completions: self.completions,

@@ -20,8 +20,8 @@ pub struct DataRequest<'a> {
     pub shape: ShapeOptions,
     /// That which is asked for.
     pub packing: Option<Packing>,
-    /// True if likely tokens beside rows are read, too: then positions without any do not count.
-    pub has_likely: bool,
+    /// Numbers of teachers of whose rows likely tokens are read, too: then positions without any do not count.
+    pub likely: Vec<u32>,
     pub teacher_prompts: TeacherPrompts,
     /// Training on completions of prompts; none where sequences are trained on as they are.
     pub on_policy: Option<OnPolicy>,
@@ -30,13 +30,12 @@ pub struct DataRequest<'a> {
 }
 
 /// Treatment of prompts that rows have for a teacher in place of the student's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TeacherPrompts {
     /// There is no teacher: they are a column that nothing reads.
     Unread,
-    Read,
-    /// A cache has no place for them.
-    Refused,
+    /// They are read. Those of teachers that are cached, by their numbers, are refused: a cache has no place for them.
+    Read { cached: Vec<u32> },
 }
 
 /// Returns the sources of training data, each with its share of the tokens, or none with one. The number of steps is

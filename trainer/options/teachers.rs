@@ -134,6 +134,22 @@ impl Teachers {
         self.iter().any(|teacher| teacher.cache().is_some())
     }
 
+    /// Returns the numbers of those that are read from caches.
+    pub fn cached(&self) -> Vec<u32> {
+        (0..).zip(self.iter()).filter(|(_, teacher)| teacher.cache().is_some()).map(|(number, _)| number).collect()
+    }
+
+    /// Returns the paths of those among sources that a teacher may teach, by its number.
+    pub fn sources_of(&self, number: u32, named: &[PathBuf]) -> Vec<PathBuf> {
+        let name = self.get(number as usize).and_then(|teacher| teacher.name.as_ref());
+        let may_be = |source: &DataSource| source.teacher.as_ref().is_none_or(|of| Some(of) == name);
+        let own = named.iter().filter(|named| may_be(&DataSource::of(named)));
+        match name {
+            Some(_) => own.map(|named| DataSource::of(named).path).collect(),
+            None => named.to_vec(),
+        }
+    }
+
     /// Returns values of `--teacher` that give them: a cache's model where it is asked for.
     pub fn models(&self) -> Vec<String> {
         let given = |teacher: &TeacherChoice| match &teacher.by {

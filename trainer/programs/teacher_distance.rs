@@ -79,7 +79,7 @@ pub fn distance(
     let teacher = open_head(&cache.teacher(), &cache)?;
     let opened = forward.read()?;
     let dataset = read(request, Models { teachers: vec![&teacher], student: &opened.model }, seq_len)?;
-    if let Some(number) = covered::first_lacking(&cache, &dataset.chunks) {
+    if let Some(number) = covered::first_lacking((&cache, 0), &dataset.chunks) {
         return Err(cache.lacks_measured(number, &request.data).into());
     }
     covered::check_kernels(&cache, precision)?;

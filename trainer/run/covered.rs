@@ -39,20 +39,26 @@ pub fn check(
             lacking.is_none()
         })?;
         if let Some(number) = lacking {
-            return Err(cache.lacks_sequence(number, &config.data).into());
+            return Err(cache.lacks_sequence(number, &config.teachers.sources_of(teacher, &config.data)).into());
         }
     }
     let held_out = data.held_out.iter().flat_map(|held_out| &held_out.chunks);
-    let held_out = held_out.filter(|chunk| chunk.teacher == teacher);
-    match first_lacking(cache, held_out) {
-        Some(number) => Err(cache.lacks_held_out(number, &config.eval_data).into()),
+    match first_lacking((cache, teacher), held_out) {
+        Some(number) => {
+            let named = config.teachers.sources_of(teacher, &config.eval_data);
+            Err(cache.lacks_held_out(number, &named).into())
+        }
         None => Ok(()),
     }
 }
 
-/// Returns the number of the first sequence that a cache lacks, counted from 1.
-pub fn first_lacking<'a>(cache: &TeacherCache, chunks: impl IntoIterator<Item = &'a Chunk>) -> Option<u64> {
-    (1..).zip(chunks).find(|(_, chunk)| lacks(cache, chunk)).map(|(number, _)| number)
+/// Returns the number of the first sequence that the cache of a teacher lacks, counted from 1.
+pub fn first_lacking<'a>(
+    (cache, teacher): (&TeacherCache, u32),
+    chunks: impl IntoIterator<Item = &'a Chunk>,
+) -> Option<u64> {
+    let is_lacking = |(_, chunk): &(u64, &Chunk)| chunk.teacher == teacher && lacks(cache, chunk);
+    (1..).zip(chunks).find(is_lacking).map(|(number, _)| number)
 }
 
 fn lacks(cache: &TeacherCache, chunk: &Chunk) -> bool {

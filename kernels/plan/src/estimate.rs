@@ -15,7 +15,16 @@ use precast_core::plan::{BufferId, Launch};
 /// Returns a lower bound on a step's time, seconds: its arithmetic alone.
 pub fn floor_seconds(plan: &Plan, grad_accum: u32, peak: &Peak) -> f64 {
     let phase = |name| plan.phase(name).launches().map(|launch| peak.arithmetic_seconds(launch)).sum::<f64>();
-    f64::from(grad_accum) * phase(MICRO) + phase(UPDATE)
+    let [least, _] = micros(plan);
+    f64::from(grad_accum) * phase(least) + phase(UPDATE)
+}
+
+/// Returns the phases of micro-batches with the least and with the most arithmetic: of several teachers each has one.
+pub fn micros(plan: &Plan) -> [&str; 2] {
+    let is_micro = |name: &str| name.strip_prefix(MICRO).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let all = || plan.phases.iter().map(|phase| &*phase.name).filter(|name| is_micro(name));
+    let flops = |name: &&str| flops(plan, name);
+    [all().min_by_key(flops), all().max_by_key(flops)].map(|name| name.unwrap_or(MICRO))
 }
 
 /// Returns the arithmetic of a phase, FLOP.

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
 use precast_plan::estimate;
-use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::training::UPDATE;
 use precast_plan::{Plan, Tensor, TokenComparison, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
@@ -69,7 +69,9 @@ impl Session {
         let Fit { plan, choice: Choice { format: teacher_format, .. }, .. } = fit;
         if let Some(peak) = sealed.device().peak() {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
-            sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
+            sealed.watch.step_takes(
+                f64::from(config.division.grad_accum) * phase_s(estimate::micros(&plan.plan)[1]) + phase_s(UPDATE),
+            );
         }
         let tuned = tuning.map(|tuning| tuning.digest);
         let hidden = models.caches.iter().map(|cache| cache.as_ref().map(HiddenStates::of)).collect();

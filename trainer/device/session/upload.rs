@@ -19,7 +19,7 @@ use crate::inputs::data::MicroBatch;
 use super::{Session, read_columns};
 
 /// Measures the distance of a teacher that has just been quantized, by its number.
-fn certified(
+fn measure(
     sealed: &mut Sealed,
     number: usize,
     columns: TokenComparison<Tensor>,
@@ -75,27 +75,32 @@ impl Session {
         models: &RunModels<impl Borrow<dyn Weights>>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
-        self.upload_frozen(models, Staging::Quantize, &mut progress)?;
+        self.upload_frozen(models, None, &mut progress)?;
         self.upload_student(models, progress)
     }
 
-    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by each teacher that is not
-    /// exact and by the exact one: by their numbers. Behind it comes [`Self::upload_student`].
+    /// Sends all but the student, as [`Self::upload`] does, and compares each teacher that is not exact with the exact
+    /// one on the micro-batch of its number: returns the comparisons by their numbers. Behind it comes
+    /// [`Self::upload_student`].
     ///
     /// # Errors
     /// As [`Self::upload`].
     pub fn certify(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
-        batch: &MicroBatch,
+        batches: &[MicroBatch],
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<Vec<Option<TokenComparison<Vec<f32>>>>, DeviceError> {
+        self.upload_frozen(models, Some(batches), &mut progress)
+    }
+
+    /// Sends the tokens of a micro-batch that a start-up phase reads.
+    fn send_tokens(&mut self, batch: &MicroBatch) -> Result<(), DriverError> {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
         let sequences = inputs.sequences.words(&batch.lengths);
-        self.sealed.write(inputs.sequences.all, bytemuck::cast_slice(&sequences))?;
-        self.upload_frozen(models, Staging::QuantizeAndCertify, &mut progress)
+        self.sealed.write(inputs.sequences.all, bytemuck::cast_slice(&sequences))
     }
 
     /// True if adapters train on a base that is quantized.
@@ -104,17 +109,19 @@ impl Session {
     }
 
     /// The teachers, and a base that is quantized. Before all else: what is quantized lies meanwhile where what trains
-    /// will.
+    /// will. With a micro-batch for each teacher, measures those that are quantized.
     fn upload_frozen(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
-        staging: Staging,
+        certified: Option<&[MicroBatch]>,
         progress: &mut UploadProgress<'_>,
     ) -> Result<Vec<Option<TokenComparison<Vec<f32>>>>, DeviceError> {
         let mut measured = Vec::new();
-        for (number, (weights, teacher)) in models.teachers().zip(&self.plan.teachers).enumerate() {
+        for (number, weights) in models.teachers().enumerate() {
+            let is_own = self.plan.teachers[number].model().is_some();
+            let (staging, columns) = self.certifying(certified, Some(number).filter(|_| is_own))?;
             let mut upload = Upload::new(&mut self.sealed, weights, progress);
-            match teacher {
+            match &self.plan.teachers[number] {
                 TeacherBuffers::Model(model) => upload.model(model, staging)?,
                 TeacherBuffers::Cached(cached) => {
                     if let Some(head) = cached.head() {
@@ -124,21 +131,34 @@ impl Session {
                 TeacherBuffers::Base | TeacherBuffers::Student => {}
             }
             // What comes next takes the memory of the exact one's hidden states.
-            let is_base = *teacher == TeacherBuffers::Base;
-            let certificate = self.plan.certificates[number].filter(|_| staging.certifies() && !is_base);
-            measured.push(certificate.map(|columns| certified(&mut self.sealed, number, columns)).transpose()?);
+            measured.push(columns.map(|columns| measure(&mut self.sealed, number, columns)).transpose()?);
         }
         if self.has_quantized_base() {
-            let base = self.plan.teachers.iter().position(|teacher| *teacher == TeacherBuffers::Base);
-            // A certificate is of teachers.
-            let staging = if base.is_some() { staging } else { Staging::Quantize };
+            let is_base = |number: &usize| self.plan.teachers[*number] == TeacherBuffers::Base;
+            let bases: Vec<usize> = (0..measured.len()).filter(is_base).collect();
+            let (staging, columns) = self.certifying(certified, bases.first().copied())?;
             Upload::new(&mut self.sealed, models.student(), progress).model(&self.plan.student, staging)?;
-            let certificate = base.and_then(|number| Some((number, self.plan.certificates[number]?)));
-            if let Some((number, columns)) = certificate.filter(|_| staging.certifies()) {
-                measured[number] = Some(certified(&mut self.sealed, number, columns)?);
+            if let Some(columns) = columns {
+                let of_base = measure(&mut self.sealed, bases[0], columns)?;
+                bases.into_iter().for_each(|number| measured[number] = Some(of_base.clone()));
             }
         }
         Ok(measured)
+    }
+
+    /// Sends the micro-batch on which a teacher is measured, if it is. Returns how it is sent then, and where the
+    /// result is.
+    fn certifying(
+        &mut self,
+        certified: Option<&[MicroBatch]>,
+        number: Option<usize>,
+    ) -> Result<(Staging, Option<TokenComparison<Tensor>>), DriverError> {
+        let found = certified
+            .zip(number)
+            .and_then(|(batches, number)| Some((&batches[number], (*self.plan.certificates.get(number)?)?)));
+        let Some((batch, columns)) = found else { return Ok((Staging::Quantize, None)) };
+        self.send_tokens(batch)?;
+        Ok((Staging::QuantizeAndCertify, Some(columns)))
     }
 
     /// Sends the student, the adapter and what follows from them: the last part of [`Self::upload`].

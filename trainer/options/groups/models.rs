@@ -24,7 +24,7 @@ pub struct ModelOptions {
     pub teacher: Vec<TeacherSource>,
     /// Cache that `precast cache` made of a teacher: it is read from there in place of being computed, and --teacher
     /// may be left out. NAME=DIR makes it one of several
-    #[arg(long, value_name = "DIR", value_parser = teacher_cache(), value_hint = ValueHint::AnyPath,
+    #[arg(long, value_name = "DIR", value_parser = teacher_cache(), value_hint = ValueHint::DirPath,
           add = Change::OnAnyHost)]
     pub teacher_cache: Vec<TeacherSource>,
     /// Model to train, as --teacher; `precast init` makes one

@@ -13,8 +13,8 @@ use crate::options::groups::TEMPERATURES;
 use crate::options::groups::values::{exact_format, exact_precision, model, within};
 use crate::options::size;
 use crate::options::{
-    DataRequest, DeviceOptions, PackingOptions, ShapeOptions, TeacherPrompts, TextOptions, UsageError, WeightFormat,
-    sources,
+    DataRequest, DeviceOptions, PackingOptions, ShapeOptions, TeacherPrompts, Teachers, TextOptions, UsageError,
+    WeightFormat, sources,
 };
 
 /// Options of computing, which --from does without.
@@ -177,6 +177,7 @@ impl CacheRequest {
         let whole = |path: &PathBuf| DataSource::whole(path);
         let has_likely = !self.from.is_empty();
         let sources = if has_likely { self.from.iter().map(whole).collect() } else { sources(&self.data, false)? };
+        Teachers::default().check_sources(&sources, &[])?;
         let (shape, packing) = (*shape, *packing);
         Ok(DataRequest {
             sources,
@@ -185,8 +186,8 @@ impl CacheRequest {
             text,
             shape,
             packing,
-            has_likely,
-            teacher_prompts: TeacherPrompts::Refused,
+            likely: if has_likely { vec![0] } else { Vec::new() },
+            teacher_prompts: TeacherPrompts::Read { cached: vec![0] },
             on_policy: None,
             completions: None,
         })

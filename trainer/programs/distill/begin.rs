@@ -114,7 +114,7 @@ pub(super) fn check_alike(
     let options = options.map(|(name, value)| (name.clone(), value.to_string()));
     let sizes = models.iter().map(|(role, model)| {
         let bytes: u64 = model.weight_files().iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum();
-        (format!("size of the {role}'s weights"), format!("{bytes} bytes"))
+        (format!("size of the {}'s weights", config.name_of(role)), format!("{bytes} bytes"))
     });
     let program = binary_digest().map_or_else(|| "unknown".to_owned(), |digest| digest.to_string());
     let held_out = held_out.map(|data| ("held-out data".to_owned(), sha256(data, config).to_string()));

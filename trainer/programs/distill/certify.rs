@@ -14,7 +14,7 @@ use crate::base::stop::Stop;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{DataError, MicroBatch, Step};
-use crate::options::{MostKl, RunConfig, UsageError, WeightFormat};
+use crate::options::{MostKl, RunConfig, TaughtBy, UsageError, WeightFormat};
 use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
 use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
@@ -67,20 +67,29 @@ impl Certified {
         let unknown = of_plan.filter(|((teacher, room), _)| matches!(teacher, Teacher::Unknown(_)) && room.is_none());
         match unknown.map(|(_, teacher)| teacher).next() {
             None => Ok(()),
+            Some(teacher) if config.teachers.len() > 1 => Err(UsageError(format!(
+                "--teacher-format int8: this run has no room to measure on its first batch what that costs of {}: use \
+                --teacher-format bf16 or stored, or give the run more memory",
+                teacher.role()
+            ))),
             Some(teacher) => {
                 Err(unmeasured(&teacher.path, "this run has no room to measure on its first batch what that costs"))
             }
         }
     }
 
-    /// Returns the first micro-batch of a step that has something to measure on.
+    /// Returns for each teacher the first micro-batch of its own that has something to measure on, else of any.
     ///
     /// # Errors
     /// [`Failure`] where none has.
-    pub fn batch(&self, first: &Step, config: &RunConfig) -> Result<MicroBatch, Failure> {
-        let mut batches = (0..first.micros()).map(|number| first.micro_batch(number));
-        let counts = |batch: &MicroBatch| batch.counted > 0;
-        batches.find(counts).ok_or_else(|| match (config.on_policy, config.teachers.first()) {
+    pub fn batches(&self, first: &Step, config: &RunConfig) -> Result<Vec<MicroBatch>, Failure> {
+        (0..self.0.len()).map(|teacher| Self::batch(first, config, teacher)).collect()
+    }
+
+    fn batch(first: &Step, config: &RunConfig, teacher: usize) -> Result<MicroBatch, Failure> {
+        let all = || (0..first.micros()).map(|number| first.micro_batch(number)).filter(|batch| batch.counted > 0);
+        let found = all().find(|batch| batch.teacher == teacher).or_else(|| all().next());
+        found.ok_or_else(|| match (config.on_policy, config.teachers.first()) {
             (Some(_), Some(teacher)) => {
                 let why = "no prompt of the first step has a second token to measure on what that costs";
                 unmeasured(&teacher.path, why).into()
@@ -97,11 +106,11 @@ impl Certified {
     pub fn judge(
         self,
         config: &RunConfig,
-        batch: &MicroBatch,
+        batches: &[MicroBatch],
         columns: &[Option<TokenComparison<Vec<f32>>>],
     ) -> Result<Vec<Option<TeacherCertificate>>, RunFault> {
-        let each = self.0.into_iter().zip(columns).zip(config.teachers.iter());
-        let judged = each.map(|((teacher, columns), choice)| match (teacher, columns) {
+        let each = self.0.into_iter().zip(columns).zip(batches).zip(config.teachers.iter());
+        let judged = each.map(|(((teacher, columns), batch), choice)| match (teacher, columns) {
             (Teacher::Unknown(measuring), Some(columns)) => measuring.judge(&choice.role(), batch, columns).map(Some),
             (Teacher::Known(known), _) => Ok(known),
             (Teacher::Unknown(_), None) => unreachable!("a run without room to measure is refused"),
@@ -128,8 +137,8 @@ impl Teacher {
         stop: &Stop,
     ) -> Result<Self, Failure> {
         let choice = &config.teachers[number];
-        // What a cache holds was computed by the exact one.
-        let Some(most) = config.max_teacher_kl.filter(|_| choice.cache().is_none()) else {
+        // What a cache holds was computed by the exact one, and the student's own weights are what they are.
+        let Some(most) = config.max_teacher_kl.filter(|_| choice.by == TaughtBy::Weights) else {
             return Ok(Self::Known(None));
         };
         let subject = |weights| Subject::new(teacher, weights, (WeightFormat::Int8, &Formats::int8()));

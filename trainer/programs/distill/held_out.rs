@@ -90,11 +90,15 @@ impl HeldOut {
     /// does not depend on how many ranks there are. What the launches leave in gradients and metrics the first
     /// micro-batch of the next step overwrites.
     pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
-        let batch = config.shape.batch_size as usize;
         let (turns, turn) = (ranks.count() as usize, ranks.place.rank as usize);
+        // Which prompts a rank completes is known before their lengths are.
+        let packing = if self.counted == 0 { Packing::None } else { config.places().packing };
+        let places = Places { packing, ..config.places() };
+        let micros = places.divide(&self.chunks);
         let (chunks, counted) = match self.counted {
             0 => {
-                let completed = self.completed(config, session, |index| index / batch % turns == turn)?;
+                let own: Vec<_> = micros.iter().skip(turn).step_by(turns).collect();
+                let completed = self.completed(config, session, |index| own.iter().any(|own| own.contains(&index)))?;
                 let own = completed.iter().map(|chunk| chunk.counted() as u64).sum();
                 (Cow::Owned(completed), sum_of_ranks(own, ranks)?)
             }
@@ -103,10 +107,6 @@ impl HeldOut {
         let loss_scale = (1.0 / counted as f64) as f32;
         let mut own: Vec<[f32; 2]> = Vec::new();
         let progress = Progress::start("held-out loss", Unit::Things("micro-batches"));
-        // Which prompts a rank completes is known before their lengths are.
-        let packing = if self.counted == 0 { Packing::None } else { config.places().packing };
-        let places = Places { packing, ..config.places() };
-        let micros = places.divide(&*chunks);
         let most = micros.len().div_ceil(turns) as u64;
         for rows in micros.iter().skip(turn).step_by(turns) {
             session.micro(&MicroBatch::laid_out(&chunks[rows.clone()], places), loss_scale, 0)?;

@@ -17,6 +17,7 @@ use crate::inputs::data::{
     Batches, Chunking, Corpus, DataError, Dataset, Files, Order, Packing, Places, PromptRule, Reader, Streams, path_of,
 };
 use crate::inputs::pair::{self, Pair};
+use crate::inputs::teacher_cache::TeacherCache;
 use crate::options::{
     Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions, TaughtBy, TeacherChoice, TeacherPrompts,
 };
@@ -29,10 +30,10 @@ use crate::run::identity::Data;
 pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Result<Data, Failure> {
     let RunModels { models, adapter, caches, .. } = run_models;
     let (student, adapter) = (&models.student, adapter.as_ref());
+    check_gradients(config, run_models)?;
     let mut pairs = Vec::new();
     for (number, teacher) in models.teachers.iter().enumerate() {
-        let differs = || has_teacher_prompts(config);
-        check_gradients(config, (run_models, number), differs)?;
+        let differs = || has_own_prompts(config, number);
         // An adapter learns what its base does not know of the data, and blocks are not what they are made of.
         let learns = config.allow_identical || adapter.is_some() || config.file().is_some();
         let is_student = config.teachers[number].by == TaughtBy::Student;
@@ -56,9 +57,12 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
         }
     }
     let pair = pairs.into_iter().reduce(Pair::and);
-    // As the cache was made of them.
-    let has_likely = caches.iter().flatten().any(|cache| cache.manifest().made.filled_by.is_none());
-    let request = DataRequest { has_likely, ..config.data_request()? };
+    // As a cache was made of them.
+    let is_of_others = |cache: &Option<Arc<TeacherCache>>| {
+        cache.as_ref().is_some_and(|cache| cache.manifest().made.filled_by.is_none())
+    };
+    let likely = (0..).zip(caches).filter(|(_, cache)| is_of_others(cache)).map(|(number, _)| number);
+    let request = DataRequest { likely: likely.collect(), ..config.data_request()? };
     read(&request, models.as_ref(), pair.as_ref(), adapter)
 }
 
@@ -80,13 +84,11 @@ pub fn read(
     adapter: Option<&Adapter>,
 ) -> Result<Data, Failure> {
     let field = request.text.data_field.as_deref();
-    let with_likely = |files: Files| if request.has_likely { files.with_likely() } else { files };
     let opened = |files: Files| {
-        let files = with_likely(files).taught_by(&request.teachers)?;
-        match request.teacher_prompts {
+        let files = files.taught_by(&request.teachers)?.with_likely(&request.likely);
+        match &request.teacher_prompts {
             TeacherPrompts::Unread => Ok(files),
-            TeacherPrompts::Read => Ok(files.with_teacher_prompts()),
-            TeacherPrompts::Refused => files.without_teacher_prompts(),
+            TeacherPrompts::Read { cached } => files.with_teacher_prompts().without_those_of(cached),
         }
     };
     let files = opened(Files::mixed(&request.sources, field)?)?;
@@ -235,16 +237,24 @@ pub fn has_teacher_prompts(config: &RunConfig) -> Result<bool, Failure> {
     Ok(Files::mixed(&request.sources, request.text.data_field.as_deref())?.with_teacher_prompts().has_teacher_prompts())
 }
 
-/// Refuses a run in which every gradient is exactly 0. `differs` is true if the teacher reads other prompts.
-fn check_gradients(
-    config: &RunConfig,
-    (models, number): (&RunModels<Checkpoint>, usize),
-    differs: impl FnOnce() -> Result<bool, Failure>,
-) -> Result<(), Failure> {
+/// True if a teacher, by its number, reads other prompts than the student, of the first rows of what it may teach.
+fn has_own_prompts(config: &RunConfig, number: usize) -> Result<bool, Failure> {
+    let request = config.data_request()?;
+    let files = Files::mixed(&request.sources, request.text.data_field.as_deref())?.taught_by(&request.teachers)?;
+    Ok(files.with_teacher_prompts().has_teacher_prompts_of(number as u32))
+}
+
+/// Refuses a run in which every gradient is exactly 0.
+fn check_gradients(config: &RunConfig, models: &RunModels<Checkpoint>) -> Result<(), Failure> {
     let Objective::Distill { alpha: 1.0, .. } = config.objective else { return Ok(()) };
     let Some(adapter) = &models.adapter else { return Ok(()) };
-    if !adapter.adds_nothing()? || !are_identical(models, number)? || differs()? {
+    if !adapter.adds_nothing()? {
         return Ok(());
+    }
+    for number in 0..models.models.teachers.len() {
+        if !are_identical(models, number)? || has_own_prompts(config, number)? {
+            return Ok(());
+        }
     }
     let below = if config.on_policy.is_some() { "" } else { "--alpha below 1, so that the data count too, " };
     Err(Failure::usage(format!(

@@ -212,9 +212,9 @@ fn upload(
         session.upload(models, progress)?;
         return Ok(teachers.known());
     }
-    let batch = teachers.batch(&first_step()?, config)?;
-    let columns = session.certify(models, &batch, progress)?;
-    let known = shown.suspend(|| teachers.judge(config, &batch, &columns))?;
+    let batches = teachers.batches(&first_step()?, config)?;
+    let columns = session.certify(models, &batches, progress)?;
+    let known = shown.suspend(|| teachers.judge(config, &batches, &columns))?;
     session.upload_student(models, progress)?;
     Ok(known)
 }

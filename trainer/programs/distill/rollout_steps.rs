@@ -105,10 +105,11 @@ impl Running<'_> {
     /// Has the student write the sequences of a step, and asks for the step. Waits for all but the update.
     pub(super) fn enqueue_rollouts(&mut self, step: u64) -> Result<Pending, Failure> {
         let is_guarded = self.is_guarded(step);
-        let Self { run: Ready { opened, session, batches, tokens, .. }, ranks, stops, .. } = self;
+        let Self { run: Ready { opened, session, batches, tokens, .. }, ranks, stops, taught_by, .. } = self;
         let Opened { config, models, .. } = &*opened;
         session.activity().at_step(step + 1);
         let rows = batches.step(config.data_micros())?;
+        taught_by.extend(rows.rows.iter().map(|row| row.teacher));
         let written = RolloutStep::write(session, config, stops, (step, &rows.rows))?;
         let sums = summed(&written.sums, ranks)?;
         if sums.counted == 0 {

@@ -1,5 +1,7 @@
 //! A run that has its directory, and what its steps change.
 
+use std::collections::BTreeSet;
+
 use precast_fatbins::Digest;
 use precast_plan::estimate::floor_seconds;
 
@@ -43,6 +45,8 @@ pub(super) struct Running<'a> {
     pub waits: ExchangeWaits,
     /// Tokens that end a text that the student writes.
     pub stops: Vec<u32>,
+    /// Numbers of the teachers whose rows steps of this process have taken.
+    pub taught_by: BTreeSet<u32>,
 }
 
 /// The files of a run, as rank 0 writes them.
@@ -108,7 +112,21 @@ impl<'a> Running<'a> {
         let waits = ExchangeWaits::default();
         let done = begin.step;
         let stops = models.models.student.eos_tokens();
-        Ok(Self { run, startup, stop, ranks, written, progress, done, is_over, still, skipped: 0, waits, stops })
+        Ok(Self {
+            run,
+            startup,
+            stop,
+            ranks,
+            written,
+            progress,
+            done,
+            is_over,
+            still,
+            skipped: 0,
+            waits,
+            stops,
+            taught_by: BTreeSet::new(),
+        })
     }
 
     /// The last step that is to be taken, as far as is known: evaluations may end the run before.

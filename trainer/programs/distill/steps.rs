@@ -116,8 +116,25 @@ impl Running<'_> {
                 break;
             }
         }
+        self.note_of_teachers();
         self.run.session.collect_masters().map_err(Failure::from)?;
         Ok(None)
+    }
+
+    /// Names the teachers of which no step took a row, of a run that was not stopped between.
+    fn note_of_teachers(&self) {
+        let whole = self.written.is_some() && self.run.opened.begin.step == 0;
+        for (_, teacher) in
+            (0..).zip(self.config().teachers.iter()).filter(|(number, _)| !self.taught_by.contains(number))
+        {
+            if whole {
+                notes::note(format_args!(
+                    "{} taught nothing: its rows did not fill a micro-batch. Give its data a larger share, or the run \
+                    more steps",
+                    teacher.role()
+                ));
+            }
+        }
     }
 
     /// What follows from the evaluation after the last step.
@@ -218,6 +235,7 @@ impl Running<'_> {
         session.activity().at_step(step + 1);
         let accum = u64::from(config.division.grad_accum);
         let rows = batches.step(config.division.grad_accum)?;
+        self.taught_by.extend(rows.rows.iter().map(|row| row.teacher));
         // One mean over all tokens of the step, never a mean of means.
         let counted = rows.counted();
         if counted == 0 {

@@ -16,8 +16,8 @@ const ENOUGH: u64 = 512;
 /// A teacher may be this much worse than guessing, as random weights are, nats.
 const WORSE_BY: f64 = 1.0;
 
-/// Scores a teacher of a run, by its number, on as many of its micro-batches of the first step as have enough tokens,
-/// which every rank does alike; on those of others where it has none. None if that is cached, and has no others.
+/// Scores a teacher of a run, by its number, on as many of its first micro-batches as have enough tokens, which every
+/// rank does alike. None if it has none among them.
 ///
 /// # Errors
 /// [`Failure`] of the device, and where no token of the step counts.
@@ -28,12 +28,10 @@ pub fn measure(
 ) -> Result<Option<TeacherScore>, Failure> {
     let (mut batches, mut tokens) = (Vec::<MicroBatch>::new(), 0);
     let all = || (0..first.micros()).map(|number| first.micro_batch(number)).filter(|batch| batch.counted > 0);
-    let has_own = all().any(|batch| batch.teacher == number);
-    if !has_own && session.plan.teachers[number].cached().is_some() {
+    if first.counted() > 0 && !all().any(|batch| batch.teacher == number) {
         return Ok(None);
     }
-    for batch in all().filter(|batch| !has_own || batch.teacher == number) {
-        let batch = MicroBatch { teacher: number, ..batch };
+    for batch in all().filter(|batch| batch.teacher == number) {
         tokens += u64::from(batch.counted);
         batches.push(batch);
         if tokens >= ENOUGH {
@@ -71,7 +69,7 @@ impl TeacherScore {
         let (teacher, role) = (choice.path.display(), choice.role());
         let Some(nll) = nll else {
             return Err(CheckpointError::Wrong(format!(
-                "{teacher}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite \
+                "{teacher}: the {role}'s cross entropy of the first batch, over {tokens} tokens, is not a finite \
                 number: its weights \
                  are broken, or its activations overflow; try --precision fp32"
             )));
@@ -82,7 +80,7 @@ impl TeacherScore {
         ));
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
             return Err(CheckpointError::Wrong(format!(
-                "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} \
+                "{teacher}: the {role}'s cross entropy of the first batch is {nll:.4} nats a token over {tokens} \
                 tokens, worse by more \
                  than a nat than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens \
                  are not those of the \

@@ -12,6 +12,7 @@ mod limit;
 mod report;
 mod rollouts;
 mod target;
+mod teachers;
 #[cfg(test)]
 mod tests;
 mod text;

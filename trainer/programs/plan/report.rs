@@ -2,7 +2,7 @@
 
 use precast_kernels::Arch;
 use precast_plan::chips::Peak;
-use precast_plan::estimate::{flops, seconds};
+use precast_plan::estimate::{flops, micros, seconds};
 use precast_plan::staged::{CERTIFY, QUANTIZE, WIDEN};
 use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
@@ -17,6 +17,7 @@ use super::data::PlannedData;
 use super::forms::Forms;
 use super::kernels::{Kernels, Missing, Products};
 use super::rollouts::Rollouts;
+use super::teachers::TeacherBytes;
 use crate::base::record_text::display;
 use crate::device::fit::fit;
 use crate::device::host_memory::HostMemory;
@@ -42,6 +43,9 @@ pub struct Report {
     pub(super) host_memory: HostMemory,
     /// The memory that the run is compared with, if it is with any.
     pub(super) room: Option<Answer>,
+    /// None of a teacher without a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) teachers: Vec<TeacherBytes>,
     /// None of a teacher that is not in memory for itself.
     pub(super) teacher_format: Option<Forms>,
     /// None of a student that trains.
@@ -220,6 +224,7 @@ impl Report {
             memory: MemoryTable::of(&plan.plan),
             host_memory: fit.host.clone(),
             room: Answer::of(&run, &fit),
+            teachers: TeacherBytes::of(&config.teachers, &plan.plan),
             teacher_format: run.own_teacher().map(|_| Forms::of(&run, &fit)).transpose()?,
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config)),
             stored_dense: shapes.stored_dense(config),
@@ -322,15 +327,17 @@ impl Step {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
+        // Of several teachers the one that takes longest.
+        let [_, micro] = micros(plan);
         let estimate = peak.map(|peak| {
             // Ranks compute at the same time, each as many micro-batches.
             let own = f64::from(grad_accum / share.ranks);
-            let seconds = own * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);
+            let seconds = own * seconds(plan, micro, &peak) + seconds(plan, UPDATE, &peak);
             let tokens_per_s = tokens as f64 / seconds;
             let row_tokens_per_s = data.map(|data| data.fill * tokens_per_s);
             Estimate { device: peak.device, seconds, tokens_per_s, row_tokens_per_s }
         });
-        let flops = u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE);
+        let flops = u64::from(grad_accum) * flops(plan, micro) + flops(plan, UPDATE);
         let packed = config.places().packing != Packing::None;
         let rows = if packed { data.map(|data| data.rows_in(tokens)) } else { Some(config.sequences_a_step()) };
         let hidden_bytes = cache.zip(rows).map(|(cache, rows)| cache.mean_bytes(rows));

@@ -52,6 +52,10 @@ impl Report {
             self.precision,
             self.memory
         )?;
+        if !self.teachers.is_empty() {
+            self.teachers.iter().try_for_each(|teacher| writeln!(f, "{teacher}"))?;
+            writeln!(f)?;
+        }
         if let Some((trained, format)) = self.trained_parameters.zip(self.student_format) {
             let base = if self.teacher_is_base { ", which teaches too" } else { "" };
             let form = match format {

@@ -47,10 +47,11 @@ pub(super) fn quantize(
         certificates.push(own.and_then(|(config, resident)| stage((&name, number), config, resident, certified)));
     }
     if let Some(resident) = base {
-        let number = run.teachers.iter().position(|teacher| matches!(teacher, Teacher::Base));
-        let name = ("student", number.unwrap_or_default());
-        let of_base = stage(name, run.student, resident, certified && number.is_some());
-        number.into_iter().for_each(|number| certificates[number] = of_base);
+        let is_base = |number: &usize| matches!(run.teachers[*number], Teacher::Base);
+        let bases: Vec<usize> = (0..run.teachers.len()).filter(is_base).collect();
+        let name = ("student", bases.first().copied().unwrap_or_default());
+        let of_base = stage(name, run.student, resident, certified && !bases.is_empty());
+        bases.into_iter().for_each(|number| certificates[number] = of_base);
     }
     certificates
 }

@@ -90,11 +90,8 @@ impl Corpus {
         if !self.teachers.is_empty() {
             let of =
                 |one: &Opened| one.teacher.map_or_else(|| "rows".to_owned(), |of| self.teachers[of as usize].clone());
-            rules.insert(format!(
-                "{TEACHERS_RULE} {}: {}",
-                self.teachers.join(" "),
-                self.files.iter().map(of).join(" ")
-            ));
+            let of_files = self.files.iter().map(of).dedup_with_count().map(|(count, of)| format!("{count} {of}"));
+            rules.insert(format!("{TEACHERS_RULE} {}: {}", self.teachers.join(" "), of_files.format(" ")));
         }
         // Which files are whose decides what comes when.
         let shared = self.portions.iter().filter(|portion| portion.name.is_some());

@@ -14,10 +14,12 @@ use super::{Chunk, Corpus, DataError};
 const COLUMNS: &str = "`top_ids` and `top_logprobs`, or `prompt_logprobs`";
 
 impl Files {
-    /// Reads likely tokens, too, of the files that have them. Then positions without any do not count.
+    /// Reads likely tokens, too, of the files that have them and that some teachers may teach, by their numbers. Then
+    /// positions without any do not count.
     #[must_use]
-    pub fn with_likely(mut self) -> Self {
-        for Opened { file, holds, .. } in &mut self.list {
+    pub fn with_likely(mut self, teachers: &[u32]) -> Self {
+        for one in self.list.iter_mut().filter(|one| one.may_be_of(teachers)) {
+            let Opened { file, holds, .. } = one;
             if let (Holds::Rows(Some(columns)), Form::Lines | Form::Table) = (holds, &file.form) {
                 columns.with_likely();
             }

@@ -59,6 +59,11 @@ pub(super) enum Holds {
 }
 
 impl Opened {
+    /// True if one of these teachers, by their numbers, may teach what it holds.
+    pub fn may_be_of(&self, numbers: &[u32]) -> bool {
+        self.teacher.map_or(!numbers.is_empty(), |number| numbers.contains(&number))
+    }
+
     /// True if its rows have prompts that a teacher reads in place of the student's.
     pub fn has_teacher_prompts(&self) -> bool {
         self.holds.columns().is_some_and(|columns| columns.teacher_prompts == TeacherPrompts::Read)
@@ -201,14 +206,18 @@ impl Files {
         self.list.iter().any(Opened::has_teacher_prompts)
     }
 
-    /// Refuses files that have them.
+    /// True if rows of a file that a teacher may teach, by its number, have such prompts.
+    pub fn has_teacher_prompts_of(&self, number: u32) -> bool {
+        self.list.iter().any(|one| one.may_be_of(&[number]) && one.has_teacher_prompts())
+    }
+
+    /// Refuses files that have them and that some teachers may teach, by their numbers.
     ///
     /// # Errors
     /// [`DataError`] of the first such file.
-    pub fn without_teacher_prompts(self) -> Result<Self, DataError> {
-        let files = self.with_teacher_prompts();
-        match files.list.iter().find(|one| one.has_teacher_prompts()) {
-            None => Ok(files),
+    pub fn without_those_of(self, numbers: &[u32]) -> Result<Self, DataError> {
+        match self.list.iter().find(|one| one.may_be_of(numbers) && one.has_teacher_prompts()) {
+            None => Ok(self),
             Some(Opened { file, .. }) => Err(DataError::file(
                 &file.path,
                 "has teacher_prompt, and a cache holds what a teacher says behind the student's prompts: give \
