@@ -301,3 +301,20 @@ fn a_plan_has_every_teacher() {
     distill(&case, "out", &format!("{BOTH} {SOURCES} --steps 1")).succeeds();
     assert_eq!(case.metrics("out")[0].memory_bytes, both);
 }
+
+/// A printed run.toml gives the same run.
+#[test]
+fn a_printed_configuration_gives_the_same_teachers() {
+    let case = case();
+    fill(&case, "cache", ["--teacher wide --data b.jsonl"]).succeeds();
+    let teachers = "--teacher a=teacher --teacher c=self --teacher b=wide --teacher-cache b=cache";
+    let given = format!("{teachers} {SOURCES} --data own.jsonl@c --print-config");
+    let printed = distill(&case, "out", &given).succeeds();
+    for line in ["teacher = [\"a=teacher\",\"c=self\",\"b=wide\"]", "teacher_cache = [\"b=cache\"]"] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    case.write("run.toml", &printed);
+    let mut again = precast();
+    again.current_dir(case.dir.path()).with("distill --config run.toml --print-config");
+    assert_eq!(again.succeeds(), printed);
+}

@@ -178,8 +178,8 @@ impl Shapes {
     ) -> Result<TrainingPlan, PlanError> {
         let dense = Formats::dense();
         let of_teacher = |teacher: &TeacherShape| match teacher.by {
-            // Exact, whatever others are in.
-            TaughtBy::Base => Formats::dense(),
+            // It stays exact beside others in 8 bits.
+            TaughtBy::Base if !form.is_exact() => Formats::dense(),
             _ => formats(form, Some(&teacher.formats)),
         };
         let of_teachers: Vec<Formats> = self.teachers.iter().map(of_teacher).collect();

@@ -28,7 +28,7 @@ impl RunConfig {
             [only] if only.name.is_none() => texts.first().map(|text| Value::from(&**text).to_string()),
             _ => (!texts.is_empty()).then(|| Value::from(texts).to_string()),
         };
-        // That of a cache follows from it.
+        // A cache says which model it is of.
         let (models, caches) = (list(self.teachers.models()), list(self.teachers.caches()));
         let lines = all().filter_map(|option| {
             let name = option.get_id().as_str();

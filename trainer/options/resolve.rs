@@ -77,20 +77,8 @@ impl Options {
                 (self.teachers(&student)?, student, self.distilling())
             }
         };
-        let is_on_device = teachers.iter().any(|teacher| teacher.by == TaughtBy::Weights);
-        if let Some(option) = self.teaching.first_of_weights().filter(|_| !teachers.is_empty() && !is_on_device) {
-            return Err(UsageError(format!(
-                "{option} is of teachers with weights of their own, and here is none: leave it out"
-            )));
-        }
+        let is_on_device = self.have_weights(&teachers)?;
         let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
-        if let Some(certificate) = teacher_certificate.as_ref().filter(|_| teachers.len() > 1) {
-            return Err(UsageError(format!(
-                "--teacher-certificate {} is of one teacher, and here are several, each of which is measured on the \
-                first batch: leave it out",
-                certificate.display()
-            )));
-        }
         let out = purpose.out(out)?;
         if purpose == Purpose::Run && data.is_empty() {
             return Err(missing("data"));
@@ -187,6 +175,27 @@ impl Options {
         let teachers = Teachers(teachers);
         teachers.check_names()?;
         Ok(teachers)
+    }
+
+    /// True if any teacher has weights of its own.
+    ///
+    /// # Errors
+    /// [`UsageError`] for options of weights that no teacher has, and of a single teacher where there are several.
+    fn have_weights(&self, teachers: &Teachers) -> Result<bool, UsageError> {
+        let has_weights = teachers.iter().any(|teacher| teacher.by == TaughtBy::Weights);
+        if let Some(option) = self.teaching.first_of_weights().filter(|_| !teachers.is_empty() && !has_weights) {
+            return Err(UsageError(format!(
+                "{option} is of teachers with weights of their own, and here is none: leave it out"
+            )));
+        }
+        match self.teaching.teacher_certificate.as_ref().filter(|_| teachers.len() > 1) {
+            None => Ok(has_weights),
+            Some(certificate) => Err(UsageError(format!(
+                "--teacher-certificate {} is of one teacher, and here are several, each of which is measured on the \
+                first batch: leave it out",
+                certificate.display()
+            ))),
+        }
     }
 
     /// Returns which of the student's own weights teach, where they do.

@@ -1,6 +1,5 @@
 //! The teachers of a run: models, caches of them, or the student itself.
 
-use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -129,11 +128,6 @@ impl Teachers {
         self.iter().any(|teacher| teacher.by == TaughtBy::Student)
     }
 
-    /// True if any is read from a cache.
-    pub fn has_cache(&self) -> bool {
-        self.iter().any(|teacher| teacher.cache().is_some())
-    }
-
     /// Returns the numbers of those that are read from caches.
     pub fn cached(&self) -> Vec<u32> {
         (0..).zip(self.iter()).filter(|(_, teacher)| teacher.cache().is_some()).map(|(number, _)| number).collect()
@@ -234,18 +228,13 @@ impl Serialize for Teachers {
             }
             several => {
                 map.serialize_entry("teacher", &several.iter().map(of_model).collect::<Vec<_>>())?;
-                if self.has_cache() {
-                    map.serialize_entry("teacher_cache", &self.caches())?;
+                let caches = self.caches();
+                if !caches.is_empty() {
+                    map.serialize_entry("teacher_cache", &caches)?;
                 }
             }
         }
         map.end()
-    }
-}
-
-impl fmt::Display for Teachers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.iter().map(|teacher| teacher.given(&teacher.path)).join(", "))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Checks that a cache holds a run's teacher and the rows of every sequence.
 
+use std::sync::Arc;
+
 use precast_fatbins::Digest;
 use precast_plan::{Plan, Precision};
 
@@ -12,11 +14,25 @@ use crate::run::certificate::hidden_kernels_sha256;
 use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
-/// Compares the cache of a teacher, by its number, with the run that is to read it. `files` hashes the training data.
+/// Compares the caches of teachers, by their numbers, with the run that is to read them. `files` hashes the training
+/// data.
 ///
 /// # Errors
-/// [`Failure::Cache`] of another teacher, and of the first sequence that the cache lacks.
+/// [`Failure::Cache`] of another teacher, and of the first sequence that a cache lacks.
 pub fn check(
+    caches: &[Option<Arc<TeacherCache>>],
+    config: &RunConfig,
+    data: &Data,
+    mut files: impl FnMut() -> Result<Digest, Failure>,
+) -> Result<(), Failure> {
+    let mut caches = caches.iter().enumerate();
+    caches.try_for_each(|(number, cache)| match cache {
+        Some(cache) => check_one((number, cache), config, data, &mut files),
+        None => Ok(()),
+    })
+}
+
+fn check_one(
     (number, cache): (usize, &TeacherCache),
     config: &RunConfig,
     data: &Data,

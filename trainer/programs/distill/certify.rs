@@ -14,7 +14,7 @@ use crate::base::stop::Stop;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{DataError, MicroBatch, Step};
-use crate::options::{MostKl, RunConfig, TaughtBy, UsageError, WeightFormat};
+use crate::options::{MostKl, RunConfig, TaughtBy, TeacherChoice, UsageError, WeightFormat};
 use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
 use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
@@ -38,7 +38,7 @@ struct Measuring {
 }
 
 impl Certified {
-    /// By the certificate that is named, or the record of the run so far.
+    /// Looks each teacher up in the certificate that is named, or in the record of the run so far.
     ///
     /// # Errors
     /// [`Failure`] of the file, and where a teacher is too far from the exact one.
@@ -65,17 +65,8 @@ impl Certified {
     pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), UsageError> {
         let of_plan = self.0.iter().zip(&session.plan.certificates).zip(config.teachers.iter());
         let unknown = of_plan.filter(|((teacher, room), _)| matches!(teacher, Teacher::Unknown(_)) && room.is_none());
-        match unknown.map(|(_, teacher)| teacher).next() {
-            None => Ok(()),
-            Some(teacher) if config.teachers.len() > 1 => Err(UsageError(format!(
-                "--teacher-format int8: this run has no room to measure on its first batch what that costs of {}: use \
-                --teacher-format bf16 or stored, or give the run more memory",
-                teacher.role()
-            ))),
-            Some(teacher) => {
-                Err(unmeasured(&teacher.path, "this run has no room to measure on its first batch what that costs"))
-            }
-        }
+        let why = "this run has no room to measure on its first batch what that costs";
+        unknown.map(|(_, teacher)| unmeasured(config, teacher, why)).next().map_or(Ok(()), Err)
     }
 
     /// Returns for each teacher the first micro-batch of its own that has something to measure on, else of any.
@@ -89,12 +80,10 @@ impl Certified {
     fn batch(first: &Step, config: &RunConfig, teacher: usize) -> Result<MicroBatch, Failure> {
         let all = || (0..first.micros()).map(|number| first.micro_batch(number)).filter(|batch| batch.counted > 0);
         let found = all().find(|batch| batch.teacher == teacher).or_else(|| all().next());
-        found.ok_or_else(|| match (config.on_policy, config.teachers.first()) {
-            (Some(_), Some(teacher)) => {
-                let why = "no prompt of the first step has a second token to measure on what that costs";
-                unmeasured(&teacher.path, why).into()
-            }
-            _ => DataError::nothing_counted(1).into(),
+        let why = "no prompt of the first step has a second token to measure on what that costs";
+        found.ok_or_else(|| match config.on_policy {
+            Some(_) => unmeasured(config, &config.teachers[teacher], why).into(),
+            None => DataError::nothing_counted(1).into(),
         })
     }
 
@@ -125,7 +114,7 @@ impl Certified {
 }
 
 impl Teacher {
-    /// By the certificate that is named, or the record of the run so far.
+    /// Looks a teacher up in the certificate that is named, or in the record of the run so far.
     ///
     /// # Errors
     /// [`Failure`] of the file, and where the teacher is too far from the exact one.
@@ -167,8 +156,13 @@ impl Teacher {
 }
 
 /// Refuses a teacher that the run does not measure, and says how that is done before.
-fn unmeasured(teacher: &Path, why: &str) -> UsageError {
-    let measure = measure(teacher, Path::new("FILE"));
+fn unmeasured(config: &RunConfig, teacher: &TeacherChoice, why: &str) -> UsageError {
+    // A certificate is of one teacher.
+    if config.teachers.len() > 1 {
+        let role = teacher.role();
+        return UsageError(format!("--teacher-format int8: {why} of {role}. Use --teacher-format bf16 or stored"));
+    }
+    let measure = measure(&teacher.path, Path::new("FILE"));
     UsageError(format!(
         "--teacher-format int8: {why}. Measure it before, and give --teacher-certificate FILE:\n  {measure}"
     ))

@@ -278,9 +278,22 @@ fn are_identical(
     }
 }
 
+/// Finds the teachers that are the base of the adapter that trains, if one does, byte for byte.
+pub fn find_same_files(
+    run_models: &mut RunModels<Checkpoint>,
+    digests: &mut ModelDigests,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let RunModels { models, adapter, same_files, .. } = run_models;
+    for (number, same) in same_files.iter_mut().enumerate().filter(|_| adapter.is_some()) {
+        *same = is_student(models, number, digests, stop)?;
+    }
+    Ok(())
+}
+
 /// True if the teacher of a number and its student are one model: the same configuration, and weights of the same
 /// bytes. Waits for their digests only where nothing else tells.
-pub fn same_files(
+fn is_student(
     models: &Models<Checkpoint>,
     number: usize,
     digests: &mut ModelDigests,

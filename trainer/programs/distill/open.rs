@@ -15,7 +15,7 @@ use super::begin::{self, Begin};
 use super::certify::Certified;
 use super::digests::{DataDigest, ModelDigests};
 use super::held_out::{HeldOut, sha256};
-use super::inputs::{batches, note_of_turns, read_data, same_files, take_stop_token};
+use super::inputs::{batches, find_same_files, note_of_turns, read_data, take_stop_token};
 use super::on_policy::note_of_none;
 use super::resume::Resumed;
 use super::wait::unless_stopped;
@@ -129,22 +129,14 @@ impl Checked {
         let hashed = Arc::clone(&data.streams.corpus);
         let mut data_digest = DataDigest::of(move || hashed.digest());
         startup.end("data");
-        if models.adapter.is_some() {
-            for number in 0..models.same_files.len() {
-                models.same_files[number] = same_files(&models.models, number, &mut digests, stop)?;
-            }
-        }
+        find_same_files(&mut models, &mut digests, stop)?;
         let mut identity = Identity::new(&config, &data, &models);
         identity.cublas(cublas.as_ref().map(Cublas::version));
         identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
         if ranks.count() > 1 || resumed.is_some() {
             identity.data(data_digest.wait(stop)?);
         }
-        for (number, cache) in
-            models.caches.iter().enumerate().filter_map(|(number, cache)| Some((number, cache.as_ref()?)))
-        {
-            covered::check((number, cache), &config, &data, || data_digest.wait(stop))?;
-        }
+        covered::check(&models.caches, &config, &data, || data_digest.wait(stop))?;
         if let Some(resumed) = &mut resumed {
             resumed.compare_steps(asked, &config);
             if resumed.compare(&identity).is_err() {

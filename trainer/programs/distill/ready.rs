@@ -34,7 +34,7 @@ use crate::run::disk_space::DiskSpace;
 use crate::run::failure::Failure;
 use crate::run::gpu::Gpu;
 use crate::run::out::Out;
-use crate::run::record::{Known, TeacherCertificate, TeacherRecord};
+use crate::run::record::{Known, TeacherCertificate, TeacherRecord, TeacherScore};
 use crate::run::still;
 
 /// A run whose next step may be taken.
@@ -123,11 +123,7 @@ pub(super) fn ready(
     if scores.iter().any(Option::is_some) {
         startup.end("teacher");
     }
-    let caches = models.caches.iter().map(|cache| cache.as_ref().map(|cache| Known::Known(cache.record())));
-    let teachers = certificates.into_iter().zip(scores).zip(caches).map(|((certificate, score), cache)| {
-        TeacherRecord { score, certificate: certificate.map(Known::Known), cache }
-    });
-    let teachers = teachers.collect();
+    let teachers = records(certificates, scores, models);
     let saved = resumed.as_ref().map(|resumed| &resumed.saved).or(begin.saved.as_ref());
     if let Some(saved) = saved {
         saved.restore(&mut session)?;
@@ -136,6 +132,22 @@ pub(super) fn ready(
     let has_checkpoints = config.output.checkpoint_every > 0 || begin.step > 0;
     stop.begin(begin.step, Promise { steps: config.steps(), result: config.trained(), has_checkpoints })?;
     Ok(Ready { opened, recorded, session, gpu, batches, tokens, teachers })
+}
+
+/// Returns the records of teachers, by their numbers.
+fn records(
+    certificates: Vec<Option<TeacherCertificate>>,
+    scores: Vec<Option<TeacherScore>>,
+    models: &RunModels<Checkpoint>,
+) -> Vec<TeacherRecord> {
+    let caches = models.caches.iter().map(|cache| cache.as_ref().map(|cache| Known::Known(cache.record())));
+    let of_teachers = certificates.into_iter().zip(scores).zip(caches);
+    let record = |((certificate, score), cache): ((Option<TeacherCertificate>, _), _)| TeacherRecord {
+        score,
+        certificate: certificate.map(Known::Known),
+        cache,
+    };
+    of_teachers.map(record).collect()
 }
 
 /// Returns the disk space for what the run is going to write.

@@ -123,17 +123,17 @@ impl Running<'_> {
 
     /// Names the teachers of which no step took a row, of a run that was not stopped between.
     fn note_of_teachers(&self) {
-        let whole = self.written.is_some() && self.run.opened.begin.step == 0;
+        if self.written.is_none() || self.run.opened.begin.step > 0 {
+            return;
+        }
         for (_, teacher) in
             (0..).zip(self.config().teachers.iter()).filter(|(number, _)| !self.taught_by.contains(number))
         {
-            if whole {
-                notes::note(format_args!(
-                    "{} taught nothing: its rows did not fill a micro-batch. Give its data a larger share, or the run \
-                    more steps",
-                    teacher.role()
-                ));
-            }
+            notes::note(format_args!(
+                "{} taught nothing: its rows did not fill a micro-batch. Give its data a larger share, or the run \
+                more steps",
+                teacher.role()
+            ));
         }
     }
 

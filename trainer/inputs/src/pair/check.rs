@@ -36,7 +36,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Adds that of another teacher of the student.
+    /// Combines the pairs of two teachers and their student.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.notes.extend(other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
