@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: d74e49337dff7658b7b1a5df402cd40ac6ba1e1b2b11e17c490bb0a8f0615efc
-// Body: 333adbe77abe30bfd24916f285828b2dd209f5c494510fd577cfa0ff30ab79b2
+// Headers: 62a02a2f3dcc41fa869eb304d780eab8f12c95707b52654b0321c4e6030195e3
+// Body: 40edfb69cf6601cb4b55ed2568199f79c1fb473e5127a092f1d045029f66f49a
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -29,11 +29,15 @@ pub const SCALED_ELEMS: u32 = 32;
 
 pub const SCALED_ELEMS_Q6_K: u32 = 16;
 
+pub const EXPERT_TILE: u32 = 128;
+
 pub const MOST_KEPT: u32 = 1024;
 
 pub const NO_TOKEN: u32 = 4294967295;
 
 pub const LORA_PARTS: u32 = 4;
+
+pub const ROUTE_GROUP: u32 = 64;
 
 parameters! {
     /// One micro-batch.
@@ -885,8 +889,8 @@ parameters! {
     pub struct gemm_fwd_params, GemmFwdArgs {
         /// `[m, k]` x, read
         operand x(Read => self.x, m * k);
-        /// `[n, k]` w, read
-        operand w(Read => self.w, n * k);
+        /// `[matrices() * n, k]` w, read
+        operand w(Read => self.w, (self.matrices(p) * n) * k);
         /// `[n]` x.output(), read if bias
         optional bias(Read if self.bias => self.x.output(), n);
         /// `[m, n]` x.output(), read if residual
@@ -899,13 +903,17 @@ parameters! {
         scalar n(u32);
         /// in features
         scalar k(u32);
-        internal reserved([u32; 3]);
+        internal reserved(u32);
+        /// `[list(), 4]` u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
+        optional tiles(Read if self.experts.is_some() => Dtype::U32, self.list(p) * 4, Content::ExpertTiles(p.m,
+        self.experts.unwrap_or(1), 128));
         /// `x`, `w`
         internal maps([tensor_map; 2]);
         /// `[m]` f32, read if x == i8, uniform(1e-3, 2e-2)
         optional x_scale(Read if self.x == Dtype::I8 => Dtype::F32, m, Content::Uniform(1e-3, 2e-2));
-        /// `[n]` f32, read if x == i8, uniform(1e-3, 2e-2)
-        optional w_scale(Read if self.x == Dtype::I8 => Dtype::F32, n, Content::Uniform(1e-3, 2e-2));
+        /// `[matrices() * n]` f32, read if x == i8, uniform(1e-3, 2e-2)
+        optional w_scale(Read if self.x == Dtype::I8 => Dtype::F32, self.matrices(p) * n, Content::Uniform(1e-3,
+        2e-2));
         internal reserved_int8([u32; 12]);
     }
     |self, p| [m = p.m, k = p.k, n = p.n] {
@@ -913,7 +921,7 @@ parameters! {
         flops = 2 * m * n * k;
     }
     /// Multiplies inputs by weights.
-    kernel GemmFwd = "gemm.fwd" { bias: bool, residual: bool, w: Format, x: Format };
+    kernel GemmFwd = "gemm.fwd" { bias: bool, experts: Option<u32>, residual: bool, w: Format, x: Format };
 }
 
 parameters! {
@@ -922,8 +930,8 @@ parameters! {
     pub struct gemm_swiglu_params, GemmSwigluArgs {
         /// `[m, k]` x, read
         operand x(Read => self.x, m * k);
-        /// `[2 * n, k]` w, read: the gate features, then the up features
-        operand w(Read => self.w, (2 * n) * k);
+        /// `[matrices() * 2 * n, k]` w, read: the gate features, then the up features
+        operand w(Read => self.w, (self.matrices(p) * 2 * n) * k);
         /// `[2 * n]` x.output(), read if bias
         optional bias(Read if self.bias => self.x.output(), 2 * n);
         /// `[m, n]` x.output(), write
@@ -934,13 +942,18 @@ parameters! {
         scalar n(u32);
         /// in features
         scalar k(u32);
-        internal reserved([u32; 5]);
+        internal reserved(u32);
+        /// `[list(), 4]` u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
+        optional tiles(Read if self.experts.is_some() => Dtype::U32, self.list(p) * 4, Content::ExpertTiles(p.m,
+        self.experts.unwrap_or(1), 128));
+        internal reserved_behind([u32; 2]);
         /// `x`, `w`
         internal maps([tensor_map; 2]);
         /// `[m]` f32, read if x == i8, uniform(1e-3, 2e-2)
         optional x_scale(Read if self.x == Dtype::I8 => Dtype::F32, m, Content::Uniform(1e-3, 2e-2));
-        /// `[2 * n]` f32, read if x == i8, uniform(1e-3, 2e-2)
-        optional w_scale(Read if self.x == Dtype::I8 => Dtype::F32, 2 * n, Content::Uniform(1e-3, 2e-2));
+        /// `[matrices() * 2 * n]` f32, read if x == i8, uniform(1e-3, 2e-2)
+        optional w_scale(Read if self.x == Dtype::I8 => Dtype::F32, self.matrices(p) * 2 * n, Content::Uniform(1e-3,
+        2e-2));
         internal reserved_int8([u32; 12]);
     }
     |self, p| [m = p.m, k = p.k, n = p.n] {
@@ -948,7 +961,7 @@ parameters! {
         flops = 2 * m * 2 * n * k;
     }
     /// Multiplies inputs by the weights of gate and up, and gates.
-    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, gate: Gate, w: Format, x: Format };
+    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, experts: Option<u32>, gate: Gate, w: Format, x: Format };
 }
 
 parameters! {
@@ -1414,6 +1427,103 @@ parameters! {
     }
     /// Computes the gradients of either matrix.
     kernel LoraWgrad = "lora.wgrad" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `moe.route`.
+    pub struct moe_route_params, MoeRouteArgs {
+        /// `[tokens, columns]` x, read, logits(columns): of each expert, then of the shared one
+        operand logits(Read => self.x, tokens * columns, Content::Logits(p.columns));
+        /// `[tokens, choices()]` u32, write: by decreasing logit, of equals the lower first; last the shared one
+        operand choices(Write => Dtype::U32, tokens * self.choices(p));
+        /// `[tokens, choices()]` f32, write: factor of what each choice computes
+        operand weights(Write => Dtype::F32, tokens * self.choices(p));
+        /// `[tokens, choices()]` u32, write: earlier choices of the same expert in the group of tokens
+        operand ranks(Write => Dtype::U32, tokens * self.choices(p));
+        /// `[groups(), matrices()]` u32, write: choices of each expert in a group of ROUTE_GROUP tokens
+        operand counts(Write => Dtype::U32, self.groups(p) * self.matrices(p));
+        scalar tokens(u32);
+        /// of a row of logits, at least one for each expert
+        scalar columns(u32);
+    }
+    |self, p| [tokens = p.tokens, columns = p.columns, experts = self.experts, chosen = self.chosen] {
+        flops = tokens * experts * (chosen + 4);
+    }
+    /// Chooses the experts of each token.
+    kernel MoeRoute = "moe.route" { chosen: u32, experts: u32, normalize: bool, shared: bool, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `moe.sort`.
+    pub struct moe_sort_params, MoeSortArgs {
+        /// `[tokens, choices()]` u32, read, ids(experts)
+        operand choices(Read => Dtype::U32, tokens * self.choices(p), Content::Ids(self.experts));
+        /// `[tokens, choices()]` u32, read, ids(64)
+        operand ranks(Read => Dtype::U32, tokens * self.choices(p), Content::Ids(64));
+        /// `[groups(), matrices()]` u32, read, ids(65)
+        operand counts(Read => Dtype::U32, self.groups(p) * self.matrices(p), Content::Ids(65));
+        /// `[tokens, choices()]` u32, write: row of each choice, where rows lie by expert
+        operand places(Write => Dtype::U32, tokens * self.choices(p));
+        /// `[list, 4]` u32, write: expert, first row, last row's successor, 0; behind the last tile, zeros
+        operand tiles(Write => Dtype::U32, list * 4);
+        scalar tokens(u32);
+        /// entries of `tiles`
+        scalar list(u32);
+    }
+    |self, p| [tokens = p.tokens, list = p.list] {
+        flops = 0;
+    }
+    /// Sorts choices by expert, and divides each expert's into tiles.
+    kernel MoeSort = "moe.sort" { chosen: u32, experts: u32, shared: bool };
+}
+
+parameters! {
+    /// Parameter block of `moe.permute`.
+    pub struct moe_permute_params, MoePermuteArgs {
+        /// `[tokens, h]` x, read
+        operand x(Read => self.x, tokens * h);
+        /// `[tokens]` f32, read if x == i8, uniform(1e-3, 2e-2)
+        optional x_scale(Read if self.x == Dtype::I8 => Dtype::F32, tokens, Content::Uniform(1e-3, 2e-2));
+        /// `[tokens, choices]` u32, read, permutation
+        operand places(Read => Dtype::U32, tokens * choices, Content::Permutation);
+        /// `[tokens * choices, h]` x, write
+        operand y(Write => self.x, (tokens * choices) * h);
+        /// `[tokens * choices]` f32, write if x == i8
+        optional y_scale(Write if self.x == Dtype::I8 => Dtype::F32, tokens * choices);
+        scalar tokens(u32);
+        /// of a token
+        scalar choices(u32);
+        scalar h(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, h = p.h, choices = p.choices] {
+        bytes = tokens * h + tokens * choices * (h + 4);
+    }
+    /// Copies each token's row to the places of its choices.
+    kernel MoePermute = "moe.permute" { x: Format };
+}
+
+parameters! {
+    /// Parameter block of `moe.combine`.
+    pub struct moe_combine_params, MoeCombineArgs {
+        /// `[tokens * choices, h]` x, read: rows by expert
+        operand y(Read => self.x, (tokens * choices) * h);
+        /// `[tokens, choices]` u32, read, permutation
+        operand places(Read => Dtype::U32, tokens * choices, Content::Permutation);
+        /// `[tokens, choices]` f32, read, uniform(0, 1)
+        operand weights(Read => Dtype::F32, tokens * choices, Content::Uniform(0.0, 1.0));
+        /// `[tokens, h]` x, read
+        operand residual(Read => self.x, tokens * h);
+        /// `[tokens, h]` x, write
+        operand out(Write => self.x, tokens * h);
+        scalar tokens(u32);
+        scalar h(u32);
+    }
+    |self, p| [tokens = p.tokens, choices = self.choices, h = p.h] {
+        flops = tokens * h * (2 * choices + 1);
+    }
+    /// Adds what a token's choices computed, each times its weight, and the residual.
+    kernel MoeCombine = "moe.combine" { choices: u32, x: Dtype };
 }
 
 parameters! {
@@ -2087,8 +2197,8 @@ operations! {
     DeltaRuleSolve, DeltaRuleStateBwd, Dequant, EmbeddingBwd, EmbeddingFwd, FakeQuant, Fill, GatedNormBwd,
     GatedNormDgrad, GatedNormFwd, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad, GradDistancePartial, GradNormFinish,
     GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk, Int8Columns,
-    Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad, OutputGateBwd, OutputGateFwd,
-    PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormGatedBwd, QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd,
-    QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance,
-    SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
+    Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad, MoeCombine, MoePermute, MoeRoute,
+    MoeSort, OutputGateBwd, OutputGateFwd, PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormGatedBwd,
+    QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad,
+    RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
 }

@@ -33,6 +33,7 @@ pub mod head;
 pub mod int8;
 pub mod kv;
 pub mod lora;
+pub mod moe;
 pub mod output_gate;
 pub mod post_norm;
 pub mod qk_norm;
@@ -65,6 +66,7 @@ static COMMON: Common = Common::new(&[
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("sequence.cuh", include_str!("../cuda/sequence.cuh")),
     ("step.h", include_str!("step.h")),
+    ("tiles.h", include_str!("tiles.h")),
 ])
 .in_folder("kernels/src");
 

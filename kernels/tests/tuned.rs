@@ -8,7 +8,7 @@ use precast_kernels::tuned::{Table, TableError};
 use precast_kernels::{Arch, Dtype, KERNELS, Key, Variant};
 
 fn key() -> Key {
-    Key::new(GemmFwd { bias: false, residual: false, w: Dtype::Bf16.into(), x: Dtype::Bf16.into() })
+    Key::new(GemmFwd { bias: false, experts: None, residual: false, w: Dtype::Bf16.into(), x: Dtype::Bf16.into() })
 }
 
 #[test]

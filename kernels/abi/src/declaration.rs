@@ -264,7 +264,7 @@ impl Operand {
 }
 
 /// Contents of checked launches, each with its arguments.
-const CONTENTS: [(&str, &[Argument]); 17] = [
+const CONTENTS: [(&str, &[Argument]); 19] = [
     ("zeros", &[]),
     ("few", &[]),
     ("normal", &[Argument::Float]),
@@ -276,6 +276,8 @@ const CONTENTS: [(&str, &[Argument]); 17] = [
     ("runs", &[Argument::Other, Argument::Other]),
     ("steps", &[Argument::Other, Argument::Other, Argument::Other]),
     ("sorted_ids", &[Argument::Other]),
+    ("permutation", &[]),
+    ("expert_tiles", &[Argument::Other, Argument::Other, Argument::Other]),
     ("positions_of", &[Argument::Other]),
     ("rows", &[Argument::Other]),
     ("logits", &[Argument::Other]),

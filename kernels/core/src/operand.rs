@@ -60,6 +60,11 @@ pub enum Content {
     Sequences(u32, u32),
     /// Token ids below a bound, ascending, with runs.
     SortedIds(u32),
+    /// Numbers below that of elements, each once.
+    Permutation,
+    /// The tiles of so many rows that lie by expert, of so many experts: rows of an expert, of at most so many rows, as
+    /// expert, first row, last row's successor and 0; behind the last, zeros. Some experts have no row.
+    ExpertTiles(u32, u32, u32),
     /// A permutation that ascends within each run of the operand named.
     PositionsOf(&'static str),
     /// A block of scalars, of these fields.

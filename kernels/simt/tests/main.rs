@@ -13,6 +13,7 @@ use precast_core::{
 mod abi;
 mod counters;
 mod decode;
+mod experts;
 mod hopper;
 mod kernels;
 mod masked;

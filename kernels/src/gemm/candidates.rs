@@ -2,6 +2,7 @@
 
 use super::op::GemmOp;
 use super::variants::{CudaCores, FewRows, Mma, Tiling, Wgmma};
+use crate::abi::EXPERT_TILE;
 use crate::{Arch, Fixed};
 
 /// Registers of a multiprocessor, and the most per thread (CUDA C++ Programming Guide, "Technical Specifications per
@@ -31,10 +32,13 @@ pub enum Constraint {
     SharedMemory,
     /// The epilogue stores whole chunks of a warp's columns.
     Columns,
+    /// A tile of experts is a part of one of the list, and CTAs share nothing.
+    Experts,
 }
 
 impl Constraint {
-    const ALL: [Self; 5] = [Self::Instruction, Self::Threads, Self::Registers, Self::SharedMemory, Self::Columns];
+    const ALL: [Self; 6] =
+        [Self::Instruction, Self::Threads, Self::Registers, Self::SharedMemory, Self::Columns, Self::Experts];
 
     /// True if a tile meets the constraint.
     fn admits(self, op: GemmOp, tiling: Tiling, arch: Arch) -> bool {
@@ -52,14 +56,18 @@ impl Constraint {
                 let fits = !pairs || 2 * (bytes + SYSTEM_BYTES) <= arch.multiprocessor().shared_bytes;
                 bytes <= arch.shared_bytes_per_block() && fits
             }
+            Self::Experts => {
+                let is_alone = !matches!(tiling, Tiling::Wgmma(wgmma) if wgmma.cluster > 1);
+                !op.is_of_experts() || is_alone && EXPERT_TILE.is_multiple_of(tiling.tile().0)
+            }
             Self::Columns => match (tiling, op) {
                 (Tiling::CudaCores(_), _) => true,
                 // A gated result has half of a warp's columns.
-                (Tiling::Mma(Mma { warp_n, .. }) | Tiling::FewRows(FewRows { warp_n, .. }), GemmOp::Swiglu) => {
+                (Tiling::Mma(Mma { warp_n, .. }) | Tiling::FewRows(FewRows { warp_n, .. }), op) if op.is_gated() => {
                     warp_n / 2 >= CHUNK
                 }
                 (Tiling::Mma(Mma { warp_n, .. }) | Tiling::FewRows(FewRows { warp_n, .. }), _) => warp_n >= CHUNK,
-                (Tiling::Wgmma(wgmma), GemmOp::Swiglu) => (wgmma.tile_n / 2).is_multiple_of(CHUNK),
+                (Tiling::Wgmma(wgmma), op) if op.is_gated() => (wgmma.tile_n / 2).is_multiple_of(CHUNK),
                 (Tiling::Wgmma(wgmma), _) => wgmma.tile_n.is_multiple_of(CHUNK),
             },
         }
@@ -169,7 +177,8 @@ mod tests {
     #[test]
     fn each_constraint_refuses_a_tile_that_no_other_does() {
         for constraint in Constraint::ALL {
-            let alone = |tiling: &Tiling| broken(GemmOp::Swiglu, *tiling, Arch::Sm90Portable).eq([constraint]);
+            let op = if constraint == Constraint::Experts { GemmOp::FwdExperts } else { GemmOp::Swiglu };
+            let alone = |tiling: &Tiling| broken(op, *tiling, Arch::Sm90Portable).eq([constraint]);
             assert!(tiles().any(|tiling| alone(&tiling)), "{constraint:?}");
         }
     }

@@ -1,45 +1,50 @@
 #ifndef PRECAST_GEMM_H
 #define PRECAST_GEMM_H
 #include "step.h"
+#include "tiles.h"
 
-/* A linear layer has weights w [n, k] (out features, in features), inputs x [m, k] and outputs y [m, n]. */
+/* A linear layer has weights w [n, k] (out features, in features), inputs x [m, k] and outputs y [m, n]. One of experts has
+   weights of each, one below the other, and rows that lie by expert, of which each is multiplied by its expert's. */
 
-/// gemm.fwd { bias: bool, residual: bool, w: Format, x: Format }: Multiplies inputs by weights.
+/// gemm.fwd { bias: bool, experts: Option<u32>, residual: bool, w: Format, x: Format }: Multiplies inputs by weights.
 /// flops: 2 * m * n * k
 typedef struct gemm_fwd_params {
     address x;        ///< [m, k] x, read
-    address w;        ///< [n, k] w, read
+    address w;        ///< [matrices() * n, k] w, read
     address bias;     ///< [n] x.output(), read if bias
     address residual; ///< [m, n] x.output(), read if residual
     address y;        ///< [m, n] x.output(), write
     uint32_t m;       ///< rows: tokens
     uint32_t n;       ///< out features
     uint32_t k;       ///< in features
-    uint32_t reserved[3];
+    uint32_t reserved;
+    address tiles;      ///< [list(), 4] u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
     tensor_map maps[2]; ///< `x`, `w`
 #ifdef INT8
     address x_scale; ///< [m] f32, read if x == i8, uniform(1e-3, 2e-2)
-    address w_scale; ///< [n] f32, read if x == i8, uniform(1e-3, 2e-2)
+    address w_scale; ///< [matrices() * n] f32, read if x == i8, uniform(1e-3, 2e-2)
     uint32_t reserved_int8[12];
 #endif
 } gemm_fwd_params;
 
-/// gemm.swiglu { bias: bool, gate: Gate, w: Format, x: Format }: Multiplies inputs by the weights of gate and up, and
+/// gemm.swiglu { bias: bool, experts: Option<u32>, gate: Gate, w: Format, x: Format }: Multiplies inputs by the weights of gate and up, and
 /// gates.
 /// flops: 2 * m * 2 * n * k
 typedef struct gemm_swiglu_params {
     address x;    ///< [m, k] x, read
-    address w;    ///< [2 * n, k] w, read: the gate features, then the up features
+    address w;    ///< [matrices() * 2 * n, k] w, read: the gate features, then the up features
     address bias; ///< [2 * n] x.output(), read if bias
     address y;    ///< [m, n] x.output(), write
     uint32_t m;   ///< rows: tokens
     uint32_t n;   ///< out features: half of those that are computed
     uint32_t k;   ///< in features
-    uint32_t reserved[5];
+    uint32_t reserved;
+    address tiles; ///< [list(), 4] u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
+    uint32_t reserved_behind[2];
     tensor_map maps[2]; ///< `x`, `w`
 #ifdef INT8
     address x_scale; ///< [m] f32, read if x == i8, uniform(1e-3, 2e-2)
-    address w_scale; ///< [2 * n] f32, read if x == i8, uniform(1e-3, 2e-2)
+    address w_scale; ///< [matrices() * 2 * n] f32, read if x == i8, uniform(1e-3, 2e-2)
     uint32_t reserved_int8[12];
 #endif
 } gemm_swiglu_params;

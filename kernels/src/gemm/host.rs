@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::abi::{
@@ -23,17 +25,38 @@ fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
     y.par_iter_mut().zip(&sums).for_each(|(y, sum)| *y = *sum as f32);
 }
 
-/// Computes `y = x w^T`, y [m, n], with both inputs in one format.
-fn multiply(y: &mut [f32], format: Format, [m, n, k]: [usize; 3], views: &mut Views<'_>) {
+/// Returns the rows that each matrix multiplies: all by the one, or those of the tiles that are listed.
+fn tiles(experts: Option<u32>, rows: usize, views: &mut Views<'_>) -> Vec<(usize, Range<usize>)> {
+    if experts.is_none() {
+        return vec![(0, 0..rows)];
+    }
+    let entries =
+        views.read::<u32>("tiles").chunks_exact(4).map(|tile| [tile[0], tile[1], tile[2]].map(|it| it as usize));
+    entries.map(|[expert, first, end]| (expert, first..end)).filter(|(_, rows)| !rows.is_empty()).collect()
+}
+
+/// Computes `y = x w^T`, y [m, n], with both inputs in one format, by the matrix of each row's expert if there are some.
+fn multiply(y: &mut [f32], (format, experts): (Format, Option<u32>), [m, n, k]: [usize; 3], views: &mut Views<'_>) {
+    let tiles = tiles(experts, m, views);
     if format != Dtype::I8 {
         let (x, w) = (views.load("x"), views.load("w"));
-        return matmul(y, n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, n, k, k).t(), Output::Overwrite, Threads::All);
+        for (expert, rows) in tiles {
+            let (x, w) = (&x[rows.start * k..rows.end * k], &w[expert * n * k..][..n * k]);
+            let (x, w) = (Matrix::rows(x, rows.len(), k, k), Matrix::rows(w, n, k, k).t());
+            matmul(&mut y[rows.start * n..rows.end * n], n, x, w, Output::Overwrite, Threads::All);
+        }
+        return;
     }
-    exact(y, views.read("x"), views.read("w"), [m, n, k]);
+    let (x, w) = (views.read::<i8>("x"), views.read::<i8>("w"));
     let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
-    y.par_chunks_mut(n).zip(x_scale).for_each(|(row, x_scale)| {
-        row.iter_mut().zip(w_scale).for_each(|(y, w_scale)| *y *= x_scale * w_scale);
-    });
+    for (expert, rows) in tiles {
+        let y = &mut y[rows.start * n..rows.end * n];
+        exact(y, &x[rows.start * k..rows.end * k], &w[expert * n * k..][..n * k], [rows.len(), n, k]);
+        let w_scale = &w_scale[expert * n..][..n];
+        y.par_chunks_mut(n).zip(&x_scale[rows]).for_each(|(row, x_scale)| {
+            row.iter_mut().zip(w_scale).for_each(|(y, w_scale)| *y *= x_scale * w_scale);
+        });
+    }
 }
 
 pub(super) fn fwd(key: GemmFwd, p: &gemm_fwd_params, views: &mut Views<'_>) {
@@ -41,7 +64,7 @@ pub(super) fn fwd(key: GemmFwd, p: &gemm_fwd_params, views: &mut Views<'_>) {
     let bias = key.bias.then(|| views.load("bias"));
     let residual = key.residual.then(|| views.load("residual"));
     let mut y = views.store("y");
-    multiply(&mut y, key.x, [m, n, k], views);
+    multiply(&mut y, (key.x, key.experts), [m, n, k], views);
     if let Some(bias) = bias {
         y.par_chunks_mut(n).for_each(|row| row.iter_mut().zip(&bias[..]).for_each(|(y, bias)| *y += bias));
     }
@@ -55,7 +78,7 @@ pub(super) fn swiglu(key: GemmSwiglu, p: &gemm_swiglu_params, views: &mut Views<
     let bias = key.bias.then(|| views.load("bias"));
     let mut y = views.store("y");
     let mut gate_up = vec![0.0; 2 * m * n];
-    multiply(&mut gate_up, key.x, [m, 2 * n, k], views);
+    multiply(&mut gate_up, (key.x, key.experts), [m, 2 * n, k], views);
     let dtype = key.x.output().dtype().expect("outputs are dense");
     y.par_chunks_mut(n).zip(gate_up.par_chunks_mut(2 * n)).for_each(|(y, gate_up)| {
         if let Some(bias) = &bias {

@@ -12,6 +12,9 @@
 //! of `gemm.fwd` and `swiglu.fwd`. With few tiles and long sums, `mma/` divides the depth (split-K) into `splits`
 //! parts, whose CTAs add to a tile one after the other; shorter sums also lose less to the rounding of tensor cores.
 //!
+//! With `experts`, weights are those of so many experts, one below the other, and rows lie by expert: `moe.sort` lists
+//! tiles of each expert's rows, in which a row has the bits of the dense GEMM of its expert. No bias, no residual.
+//!
 //! With `w=i8,x=i8` both are rotated rows ([`crate::int8`]): `y = (x w^T) (scale_x scale_w) (+ bias) (+ residual)`,
 //! bf16. Sums are i32 and exact: `k 127^2 < 2^31` for k up to [`crate::int8::MOST_DEPTH`], in any order, tile or
 //! instruction. Later operations are f32, each rounded separately in this order, so outputs are bit-identical on every
@@ -46,6 +49,7 @@ use crate::{
     Tolerance, source,
 };
 
+use crate::moe::{EXPERT_TILE, most_tiles};
 use select::{GemmOp, ProblemSize};
 use variants::{FewRows, Mma, Tiling};
 
@@ -98,7 +102,8 @@ pub(crate) fn geometry(op: GemmOp, variant: Tiling, (rows, columns): (u32, u32),
             Geometry { shared_bytes: slice_bytes * stages, ..Geometry::linear(tiles_m * tiles_n * splits, threads) }
         }
         Tiling::CudaCores(cuda_cores) => {
-            Geometry { grid: [tiles_n, tiles_m, 1], ..Geometry::linear(1, cuda_cores.threads) }
+            let lists = if op.is_of_experts() { rows / EXPERT_TILE } else { 1 };
+            Geometry { grid: [tiles_n, tiles_m / lists, lists], ..Geometry::linear(1, cuda_cores.threads) }
         }
     }
 }
@@ -110,6 +115,7 @@ macro_rules! gemm_source {
             "gemm",
             in $folder, $file,
             "raster.cuh",
+            "experts.cuh",
             "scale.cuh",
             "swiglu.cuh",
             "simt/mainloop.cuh",
@@ -117,11 +123,14 @@ macro_rules! gemm_source {
             "mma/mainloop.cuh",
             "mma/split_k.cuh",
             "mma/epilogue.cuh",
+            "mma/work.cuh",
             "mma/int8/scale.cuh",
             "wgmma/scheduler.cuh",
             "wgmma/cluster_reduction.cuh",
             "wgmma/mainloop.cuh",
             "wgmma/multicast.cuh",
+            "wgmma/experts.cuh",
+            "wgmma/forward.cuh",
             "wgmma/epilogue.cuh",
             "wgmma/int8/epilogue.cuh"
         )
@@ -151,7 +160,7 @@ macro_rules! int8_source {
 
 /// Implements [`Build`] for a kernel of the family.
 macro_rules! gemm_variants {
-    ($op:expr, |$key:ident, $variant:ident| $source:expr) => {
+    (|$key:ident, $variant:ident| $source:expr) => {
         type Variant = Tiling;
 
         fn source(&self, $variant: Tiling) -> Source {
@@ -161,7 +170,7 @@ macro_rules! gemm_variants {
 
         fn variants(&self, arch: Arch) -> Vec<Tiling> {
             match self.inputs() {
-                Some(dtype) => select::variants($op, dtype, arch),
+                Some(dtype) => select::variants(self.gemm_op(), dtype, arch),
                 None => Vec::new(),
             }
         }
@@ -188,19 +197,25 @@ macro_rules! gemm_variants {
 
         fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
             let problem = self.problem_size(p);
-            geometry($op, variant, (problem.rows, problem.columns), problem.splits)
+            let rows = match problem.experts {
+                0 => problem.rows,
+                experts => most_tiles(problem.rows, experts) * EXPERT_TILE,
+            };
+            geometry(self.gemm_op(), variant, (rows, problem.columns), problem.splits)
         }
 
         fn smallest_grid(&self, variant: Tiling) -> Option<u32> {
             match variant {
-                Tiling::Wgmma(wgmma) => wgmma::smallest_grid($op, wgmma),
+                Tiling::Wgmma(wgmma) => wgmma::smallest_grid(self.gemm_op(), wgmma),
                 Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => None,
             }
         }
 
         fn tensor_maps(&self, variant: Tiling, p: &Self::Params) -> Vec<TensorMap> {
             match variant {
-                Tiling::Wgmma(wgmma) => wgmma::tensor_maps($op, wgmma, offset_of!(Self::Params, maps), self.layouts(p)),
+                Tiling::Wgmma(wgmma) => {
+                    wgmma::tensor_maps(self.gemm_op(), wgmma, offset_of!(Self::Params, maps), self.layouts(p))
+                }
                 Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => Vec::new(),
             }
         }
@@ -224,34 +239,63 @@ fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
 
 /// Returns the size of a GEMM with inputs in x. In int8, pairs of values and of scales must be whole vectors too.
 fn problem_size(
-    op: GemmOp,
+    (op, experts): (GemmOp, Option<u32>),
     x: Format,
     (rows, columns, k): (u32, u32, u32),
     vectors: bool,
     w_scale: u64,
 ) -> ProblemSize {
+    let experts = experts.unwrap_or(0);
     let dtype = x.dtype().unwrap_or(Dtype::F32);
     let vectors = vectors && (x != Dtype::I8 || k.is_multiple_of(16) && w_scale.is_multiple_of(8));
-    ProblemSize { op, rows, columns, depth: depth(x, k), splits: 1, dtype, vectors }
+    ProblemSize { op, rows, columns, depth: depth(x, k), splits: 1, experts, dtype, vectors }
 }
 
 impl GemmFwd {
+    fn gemm_op(&self) -> GemmOp {
+        if self.experts.is_some() { GemmOp::FwdExperts } else { GemmOp::Fwd }
+    }
+
+    /// Returns the number of matrices: one, or one for each expert.
+    pub(crate) fn matrices(&self, _p: &gemm_fwd_params) -> u64 {
+        self.experts.unwrap_or(1).into()
+    }
+
+    /// Returns the entries of the list of tiles of experts.
+    pub(crate) fn list(&self, p: &gemm_fwd_params) -> u64 {
+        most_tiles(p.m, self.experts.unwrap_or(1)).into()
+    }
+
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x)
     }
 
     fn problem_size(&self, p: &gemm_fwd_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
-        problem_size(GemmOp::Fwd, self.x, (p.m, p.n, p.k), vectors, p.w_scale)
+        problem_size((self.gemm_op(), self.experts), self.x, (p.m, p.n, p.k), vectors, p.w_scale)
     }
 
     fn layouts(&self, p: &gemm_fwd_params) -> [wgmma::MatrixLayout; 2] {
-        let (depth, w) = (depth(self.x, p.k), offset_of!(gemm_fwd_params, w));
-        [(offset_of!(gemm_fwd_params, x), [p.m, depth], false), (w, [p.n, depth], false)]
+        let (depth, matrices, w) = (depth(self.x, p.k), self.experts.unwrap_or(1), offset_of!(gemm_fwd_params, w));
+        [(offset_of!(gemm_fwd_params, x), [p.m, depth], false), (w, [matrices * p.n, depth], false)]
     }
 }
 
 impl GemmSwiglu {
+    fn gemm_op(&self) -> GemmOp {
+        if self.experts.is_some() { GemmOp::SwigluExperts } else { GemmOp::Swiglu }
+    }
+
+    /// Returns the number of matrices: one, or one for each expert.
+    pub(crate) fn matrices(&self, _p: &gemm_swiglu_params) -> u64 {
+        self.experts.unwrap_or(1).into()
+    }
+
+    /// Returns the entries of the list of tiles of experts.
+    pub(crate) fn list(&self, p: &gemm_swiglu_params) -> u64 {
+        most_tiles(p.m, self.experts.unwrap_or(1)).into()
+    }
+
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x)
     }
@@ -259,16 +303,20 @@ impl GemmSwiglu {
     /// A tile is as many columns of the gate as of the up projection.
     fn problem_size(&self, p: &gemm_swiglu_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
-        problem_size(GemmOp::Swiglu, self.x, (p.m, 2 * p.n, p.k), vectors, p.w_scale)
+        problem_size((self.gemm_op(), self.experts), self.x, (p.m, 2 * p.n, p.k), vectors, p.w_scale)
     }
 
     fn layouts(&self, p: &gemm_swiglu_params) -> [wgmma::MatrixLayout; 2] {
-        let (depth, w) = (depth(self.x, p.k), offset_of!(gemm_swiglu_params, w));
-        [(offset_of!(gemm_swiglu_params, x), [p.m, depth], false), (w, [2 * p.n, depth], false)]
+        let (depth, matrices, w) = (depth(self.x, p.k), self.experts.unwrap_or(1), offset_of!(gemm_swiglu_params, w));
+        [(offset_of!(gemm_swiglu_params, x), [p.m, depth], false), (w, [matrices * 2 * p.n, depth], false)]
     }
 }
 
 impl GemmDgrad {
+    fn gemm_op(&self) -> GemmOp {
+        GemmOp::Dgrad
+    }
+
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x.into())
     }
@@ -276,7 +324,16 @@ impl GemmDgrad {
     fn problem_size(&self, p: &gemm_dgrad_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]);
         let splits = p.splits.max(1);
-        ProblemSize { op: GemmOp::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
+        ProblemSize {
+            op: GemmOp::Dgrad,
+            rows: p.m,
+            columns: p.k,
+            depth: p.n,
+            splits,
+            experts: 0,
+            dtype: self.x,
+            vectors,
+        }
     }
 
     /// Returns the elements of `workspace`: whole tiles of any size.
@@ -300,6 +357,10 @@ impl GemmDgrad {
 }
 
 impl GemmWgrad {
+    fn gemm_op(&self) -> GemmOp {
+        GemmOp::Wgrad
+    }
+
     fn inputs(&self) -> Option<Dtype> {
         Some(self.x)
     }
@@ -307,7 +368,16 @@ impl GemmWgrad {
     fn problem_size(&self, p: &gemm_wgrad_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]);
         let splits = p.splits.max(1);
-        ProblemSize { op: GemmOp::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
+        ProblemSize {
+            op: GemmOp::Wgrad,
+            rows: p.n,
+            columns: p.k,
+            depth: p.m,
+            splits,
+            experts: 0,
+            dtype: self.x,
+            vectors,
+        }
     }
 
     /// Returns the semaphores of a launch that splits K.
@@ -335,13 +405,13 @@ pub(crate) fn tolerance(operand: &Operand) -> Tolerance {
 }
 
 impl Build for GemmFwd {
-    gemm_variants!(GemmOp::Fwd, |key, variant| {
+    gemm_variants!(|key, variant| {
         if key.x == Dtype::I8 { int8_source!(variant, "fwd.cu") } else { dense_source!(variant, "fwd.cu") }
     });
 
     /// A library's columns are rows in memory: `y^T = w x^T`.
     fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {
-        let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8)?;
+        let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8 && self.experts.is_none())?;
         Some(BlasGemm {
             a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
             a_transposed: true,
@@ -359,7 +429,15 @@ impl Reference for GemmFwd {
         let dense = [(true, false, Dtype::F32), (true, true, Dtype::Bf16), (false, true, Dtype::Bf16)];
         let int8 = [(false, false, Dtype::I8), (true, false, Dtype::I8), (false, true, Dtype::I8)];
         let keys = dense.into_iter().chain(int8);
-        keys.map(|(bias, residual, x)| Self { bias, residual, w: x.into(), x: x.into() }).collect()
+        let of_experts = [(3, Dtype::F32), (5, Dtype::Bf16), (4, Dtype::I8)].map(|(experts, x)| {
+            let (experts, x) = (Some(experts), x.into());
+            Self { bias: false, experts, residual: false, w: x, x }
+        });
+        let dense = |(bias, residual, x): (bool, bool, Dtype)| {
+            let x = x.into();
+            Self { bias, experts: None, residual, w: x, x }
+        };
+        keys.map(dense).chain(of_experts).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -380,7 +458,7 @@ impl Reference for GemmFwd {
 }
 
 impl Build for GemmSwiglu {
-    gemm_variants!(GemmOp::Swiglu, |key, variant| {
+    gemm_variants!(|key, variant| {
         if key.x == Dtype::I8 { int8_source!(variant, "swiglu.cu") } else { dense_source!(variant, "swiglu.cu") }
     });
 }
@@ -391,7 +469,10 @@ impl Reference for GemmSwiglu {
             [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)];
         let gelu = [(false, Dtype::F32), (false, Dtype::Bf16), (false, Dtype::I8)];
         let keys = silu.map(|key| (Gate::Silu, key)).into_iter().chain(gelu.map(|key| (Gate::GeluTanh, key)));
-        keys.map(|(gate, (bias, x))| Self { bias, gate, w: x.into(), x: x.into() }).collect()
+        let of_experts = [(3, Dtype::F32), (5, Dtype::Bf16), (4, Dtype::I8)];
+        let of_experts = of_experts.map(|(experts, x)| (Gate::Silu, (false, x), Some(experts)));
+        let keys = keys.map(|(gate, key)| (gate, key, None)).chain(of_experts);
+        keys.map(|(gate, (bias, x), experts)| Self { bias, experts, gate, w: x.into(), x: x.into() }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -412,7 +493,7 @@ impl Reference for GemmSwiglu {
 }
 
 impl Build for GemmDgrad {
-    gemm_variants!(GemmOp::Dgrad, |_key, variant| dense_source!(variant, "dgrad.cu"));
+    gemm_variants!(|_key, variant| dense_source!(variant, "dgrad.cu"));
 
     /// `dx^T = w^T dy^T`.
     fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {
@@ -453,7 +534,7 @@ impl Reference for GemmDgrad {
 }
 
 impl Build for GemmWgrad {
-    gemm_variants!(GemmOp::Wgrad, |_key, variant| dense_source!(variant, "wgrad.cu"));
+    gemm_variants!(|_key, variant| dense_source!(variant, "wgrad.cu"));
 
     /// `dw^T = x^T dy`.
     fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {

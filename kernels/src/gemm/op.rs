@@ -7,6 +7,10 @@ use super::variants::Wgmma;
 pub(crate) enum GemmOp {
     Fwd,
     Swiglu,
+    /// [`Self::Fwd`] of experts: tiles of a list of their rows.
+    FwdExperts,
+    /// [`Self::Swiglu`] of experts.
+    SwigluExperts,
     Dgrad,
     Wgrad,
 }
@@ -17,10 +21,27 @@ impl GemmOp {
         match name {
             "fwd" => Some(GemmOp::Fwd),
             "swiglu" => Some(GemmOp::Swiglu),
+            "fwd.experts" => Some(GemmOp::FwdExperts),
+            "swiglu.experts" => Some(GemmOp::SwigluExperts),
             "dgrad" => Some(GemmOp::Dgrad),
             "wgrad" => Some(GemmOp::Wgrad),
             _ => None,
         }
+    }
+
+    /// True if a tile's columns are of gate and up.
+    pub fn is_gated(self) -> bool {
+        matches!(self, GemmOp::Swiglu | GemmOp::SwigluExperts)
+    }
+
+    /// True if it multiplies rows by expert.
+    pub fn is_of_experts(self) -> bool {
+        matches!(self, GemmOp::FwdExperts | GemmOp::SwigluExperts)
+    }
+
+    /// True if it computes outputs.
+    pub fn is_forward(self) -> bool {
+        matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || self.is_of_experts()
     }
 
     /// True if a CTA's two consumer warpgroups take half of each k-tile: gradients of weights, in tiles of 64 rows.

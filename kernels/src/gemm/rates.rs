@@ -102,12 +102,15 @@ mod tests {
 
     #[test]
     fn every_architecture_multiplies_every_dtype() {
-        let ops = [GemmOp::Fwd, GemmOp::Swiglu, GemmOp::Dgrad, GemmOp::Wgrad];
+        let [first, second] = [GemmOp::FwdExperts, GemmOp::SwigluExperts];
+        let ops = [GemmOp::Fwd, GemmOp::Swiglu, first, second, GemmOp::Dgrad, GemmOp::Wgrad];
         for ((arch, _), op) in FILES.iter().flat_map(|file| ops.map(|op| (file, op))) {
             for dtype in [Dtype::Bf16, Dtype::F32] {
                 assert!(rates(op, dtype, *arch).iter().any(|(tile, _)| matches!(tile, Tiling::CudaCores(_))));
             }
         }
-        assert!(FILES.iter().all(|(arch, _)| !rates(GemmOp::Fwd, Dtype::I8, *arch).is_empty()));
+        for op in [GemmOp::Fwd, first] {
+            assert!(FILES.iter().all(|(arch, _)| !rates(op, Dtype::I8, *arch).is_empty()));
+        }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct ProblemSize {
     pub depth: u32,
     /// Split-K: parts of the depth, one CTA each.
     pub splits: u32,
+    /// Experts whose rows are multiplied; 0 for a dense GEMM.
+    pub experts: u32,
     /// Dtype of the inputs.
     pub dtype: Dtype,
     /// True if all rows of all operands are whole 16-byte vectors on 16-byte addresses.
@@ -42,13 +44,13 @@ const FEW_ROWS: u32 = 512;
 /// True if a tile may be selected for a problem that it admits. Forward GEMMs take small tiles where there are few
 /// rows, and CTAs wait for weights: those of many rows read too much for what they multiply.
 fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
-    let is_forward = matches!(problem.op, GemmOp::Fwd | GemmOp::Swiglu);
+    let is_forward = problem.op.is_forward();
     let is_for_few_rows = match variant {
         Tiling::FewRows(_) => true,
         Tiling::Wgmma(wgmma) => is_forward && wgmma.tile_m * wgmma.tile_n < 128 * 128,
         Tiling::Mma(_) | Tiling::CudaCores(_) => false,
     };
-    !is_for_few_rows || problem.rows <= FEW_ROWS
+    !is_for_few_rows || problem.rows <= FEW_ROWS || problem.op.is_of_experts()
 }
 
 /// True if two tiles sum in the same order: the instruction's steps of the depth one after another, which neither the
@@ -88,7 +90,8 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
         Tiling::Wgmma(wgmma) => (1, u64::from(wgmma.cluster)),
         Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => (1, 1),
     };
-    let tiles = u64::from(problem.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(problem.columns.div_ceil(n));
+    let rows = if problem.experts == 0 { problem.rows.div_ceil(m) } else { expert_tiles(problem, m) };
+    let tiles = u64::from(rows.next_multiple_of(sharers)) * u64::from(problem.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each takes a part of a wave
     let pairs = matches!(variant, Tiling::Mma(mma) if mma.threads == 128);
@@ -98,6 +101,12 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
     // One of a pair alone takes three quarters of the time of both.
     let halves = 2 * (waves * cluster + rounds) + u64::from(pairs && (waves + rounds) % 2 == 1);
     (halves * depth / (2 * cluster) + waits) * u64::from(m * n) * 100 / u64::from(rate)
+}
+
+/// Estimates the tiles of so many rows of experts that get equally many rows: whole ones, or one for each that has any.
+fn expert_tiles(problem: &ProblemSize, tile_rows: u32) -> u32 {
+    let experts = problem.experts.min(problem.rows).max(1);
+    experts * problem.rows.div_ceil(experts).div_ceil(tile_rows)
 }
 
 /// Returns the variant that takes the least time, and that time; the first of equals. Rates are the architecture's.
@@ -163,8 +172,16 @@ mod tests {
 
     #[test]
     fn int8_takes_nothing_but_whole_vectors() {
-        let ragged =
-            ProblemSize { op: GemmOp::Fwd, rows: 1, columns: 4, depth: 8, splits: 1, dtype: Dtype::I8, vectors: false };
+        let ragged = ProblemSize {
+            op: GemmOp::Fwd,
+            rows: 1,
+            columns: 4,
+            depth: 8,
+            splits: 1,
+            experts: 0,
+            dtype: Dtype::I8,
+            vectors: false,
+        };
         let archs = [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sim];
         assert!(
             archs.iter().all(|arch| !variants(GemmOp::Fwd, Dtype::I8, *arch).iter().any(|it| admits(&ragged, *it)))
@@ -174,7 +191,7 @@ mod tests {
     #[test]
     fn tiles_of_few_rows_are_selected_for_few_rows_alone() {
         let tile = |op, dtype, (rows, columns, depth), arch| {
-            select(&ProblemSize { op, rows, columns, depth, splits: 1, dtype, vectors: true }, arch).tile()
+            select(&ProblemSize { op, rows, columns, depth, splits: 1, experts: 0, dtype, vectors: true }, arch).tile()
         };
         let archs = Arch::GPUS.into_iter().chain([Arch::Sm90Portable]);
         let forward = [GemmOp::Fwd, GemmOp::Swiglu].into_iter().flat_map(|op| [(op, Dtype::Bf16), (op, Dtype::I8)]);
@@ -200,8 +217,16 @@ mod tests {
     #[test]
     fn few_tiles_of_short_sums_are_smaller_instead() {
         let tile = |(rows, columns, depth)| {
-            let problem =
-                ProblemSize { op: GemmOp::Wgrad, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true };
+            let problem = ProblemSize {
+                op: GemmOp::Wgrad,
+                rows,
+                columns,
+                depth,
+                splits: 1,
+                experts: 0,
+                dtype: Dtype::Bf16,
+                vectors: true,
+            };
             select(&problem, Arch::Sm90a).tile().0
         };
         // Student's qkv and o; gate and up have tiles enough.
@@ -211,7 +236,10 @@ mod tests {
     #[test]
     fn few_tiles_of_long_sums_are_divided_for_the_architecture() {
         let parts = |op, (rows, columns, depth), arch| {
-            splits(&ProblemSize { op, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true }, arch)
+            splits(
+                &ProblemSize { op, rows, columns, depth, splits: 1, experts: 0, dtype: Dtype::Bf16, vectors: true },
+                arch,
+            )
         };
         // Weights: student's o, gate and up; the head's from 2048 tokens.
         let weights = [(896, 896, 8192), (9728, 896, 8192), (151_936, 896, 2048)];
@@ -264,7 +292,7 @@ mod tests {
             _ => (GemmOp::Wgrad, (n, k, m)),
         };
         let depth = if dtype == Dtype::I8 { depth / 2 } else { depth };
-        let whole = ProblemSize { op, rows, columns, depth, splits: 1, dtype, vectors: true };
+        let whole = ProblemSize { op, rows, columns, depth, splits: 1, experts: 0, dtype, vectors: true };
         let splits =
             if matches!(op, GemmOp::Dgrad | GemmOp::Wgrad) { splits(&whole, Arch::Sm90Portable) } else { None };
         ProblemSize { splits: splits.unwrap_or(1), ..whole }

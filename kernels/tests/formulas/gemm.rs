@@ -4,9 +4,25 @@ use super::calculus::{dots, matmul, sum, transposed};
 use super::launch::Launch;
 use super::swiglu::{activation, gated};
 
-/// `x w^T (+ bias)`.
+/// `x w^T (+ bias)`; with experts, w is that of each row's, by the tiles of their rows.
 fn projected(launch: &Launch, k: u32) -> Vec<f64> {
-    let y = matmul(&launch.before("x"), &launch.before("w"), k as usize);
+    let (x, w, k) = (launch.before("x"), launch.before("w"), k as usize);
+    let experts = launch.optional("experts").map(|experts| experts.parse::<usize>().expect("a number"));
+    let y = match experts.filter(|experts| launch.goes("experts", *experts > 0)) {
+        None => {
+            launch.goes("experts", false);
+            matmul(&x, &w, k)
+        }
+        Some(experts) => {
+            let (of_expert, tiles) = (w.len() / experts, launch.before("tiles"));
+            let tiles = tiles.chunks(4).filter(|tile| tile[1] < tile[2]);
+            let rows = tiles.flat_map(|tile| {
+                let [expert, first, end] = [0, 1, 2].map(|part| tile[part] as usize);
+                matmul(&x[first * k..end * k], &w[expert * of_expert..][..of_expert], k)
+            });
+            rows.collect()
+        }
+    };
     let bias = if launch.flag("bias") { launch.before("bias") } else { vec![0.0] };
     y.iter().zip(bias.iter().cycle()).map(|(y, bias)| y + bias).collect()
 }

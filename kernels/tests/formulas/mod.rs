@@ -18,6 +18,7 @@ mod head;
 mod kv;
 pub mod launch;
 mod lora;
+mod moe;
 mod nonlinear;
 mod qk_norm;
 mod qk_norm_gated;
@@ -81,6 +82,10 @@ const FORMULAS: &[Formula] = &[
     ("lora.fwd_a", lora::fwd_a),
     ("lora.fwd_b", lora::fwd_b),
     ("lora.wgrad", lora::wgrad),
+    ("moe.combine", moe::combine),
+    ("moe.permute", moe::permute),
+    ("moe.route", moe::route),
+    ("moe.sort", moe::sort),
     ("output_gate.bwd", gated::output_bwd),
     ("output_gate.fwd", gated::output_fwd),
     ("post_norm.fwd", rmsnorm::post),

@@ -42,6 +42,8 @@ pub(super) fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) ->
         }
         Content::Slots(bound) => words(slots(bound, count, rng)),
         Content::Runs(bound, most) => words(runs((bound, most), count, rng)),
+        Content::Permutation => words(shuffled(count as u32, rng)),
+        Content::ExpertTiles(rows, experts, most) => words(expert_tiles(rows, experts, most, count, rng)),
         Content::Sequences(places, most) => words(sequences(&lengths(places, (count / 2, most), rng), count / 2)),
         Content::SortedIds(bound) => {
             let mut ids: Vec<u32> = (0..count).map(|_| rng.random_range(0..bound)).collect();
@@ -225,6 +227,23 @@ fn shuffled(count: u32, rng: &mut Pcg64Mcg) -> Vec<u32> {
         all.swap(last, rng.random_range(0..=last));
     }
     all
+}
+
+/// Draws [`Content::ExpertTiles`]: half of the experts have none or few rows, and the last one has those that are left.
+fn expert_tiles(rows: u32, experts: u32, most: u32, count: usize, rng: &mut Pcg64Mcg) -> Vec<u32> {
+    let (mut tiles, mut first) = (Vec::with_capacity(count), 0);
+    for expert in 0..experts {
+        let left = rows - first;
+        let drawn = if rng.random() { rng.random_range(0..=left.min(2)) } else { rng.random_range(0..=left) };
+        let end = first + if expert + 1 == experts { left } else { drawn };
+        while first < end {
+            let next = end.min(first + most);
+            tiles.extend([expert, first, next, 0]);
+            first = next;
+        }
+    }
+    tiles.resize(count, 0);
+    tiles
 }
 
 /// Draws [`Content::Slots`]: those that there are no more slots for are idle, too.

@@ -117,10 +117,12 @@ impl Ops<'_> {
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,
+            tiles: None,
             x_scale,
             w_scale,
         };
-        let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: w.format, x: x.format };
+        let key =
+            GemmFwd { bias: bias.is_some(), experts: None, residual: residual.is_some(), w: w.format, x: x.format };
         self.launch(name, key, args);
     }
 
@@ -144,10 +146,11 @@ impl Ops<'_> {
             m: self.tokens,
             n: n / 2,
             k,
+            tiles: None,
             x_scale,
             w_scale,
         };
-        self.launch(name, GemmSwiglu { bias: bias.is_some(), gate, w: w.format, x: x.format }, args);
+        self.launch(name, GemmSwiglu { bias: bias.is_some(), experts: None, gate, w: w.format, x: x.format }, args);
         y
     }
 

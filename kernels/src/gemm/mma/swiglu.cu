@@ -4,6 +4,7 @@
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/swiglu.cuh"
 #include "gemm/mma/epilogue.cuh"
+#include "gemm/mma/work.cuh"
 
 enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y; the up accumulators are as many blocks further
 
@@ -13,9 +14,10 @@ __device__ __forceinline__ uint32_t pair_at(const bf16* bias, uint32_t j, uint32
 }
 
 KERNEL(gemm_swiglu_params) {
+    TAKE_TILE(gemm_swiglu_params, TILE_N / 2, 2 * p.n);
     Accumulators acc;
-    const Matrix a = {(const void*)p.x, p.k, p.m, p.k}, b = {(const void*)p.w, p.k, p.n, p.k};
-    gemm<false, false, true>(a, b, {blockIdx.x, 0, 1}, acc);
+    const Matrix a = {(const void*)own.x, p.k, own.m, p.k}, b = {(const void*)own.w, p.k, p.n, p.k};
+    gemm<false, false, true>(a, b, {tile, 0, 1}, acc);
 #pragma unroll
     for (uint32_t n = 0; n < GATED_N; n++) {
         uint32_t gate_bias = 0, up_bias = 0;
@@ -36,5 +38,5 @@ KERNEL(gemm_swiglu_params) {
                 gate = swiglu<bf16>(gate, up);
             }
     }
-    store<false, false, GATED_N>(acc, p.y, 0, 0, p.m, p.n);
+    store<false, false, GATED_N>(acc, own.y, 0, 0, own.m, p.n);
 }

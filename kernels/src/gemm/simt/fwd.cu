@@ -1,12 +1,19 @@
 // Linear layer forward on CUDA cores: y = x w^T, with bias and residual added before the one rounding in the epilogue.
 // Both operands are K-major: A(i, r) = x[i, r], B(r, j) = w[j, r].
 // Bound: FP32 arithmetic. Source: see mainloop.cuh.
+#ifdef KEY_EXPERTS
+#include "gemm/experts.cuh"
+#endif
 #include "gemm/simt/mainloop.cuh"
 
 KERNEL(gemm_fwd_params) {
-    const Matrix a = {(const KEY_X*)p.x, p.k, p.m, p.k};
-    const Matrix b = {(const KEY_X*)p.w, p.k, p.n, p.k};
-    KEY_X* y = (KEY_X*)p.y;
+    gemm_fwd_params own = p;
+#ifdef KEY_EXPERTS
+    if (!narrow(own, blockIdx.z, 0, EXPERT_TILE, p.n)) return;
+#endif
+    const Matrix a = {(const KEY_X*)own.x, p.k, own.m, p.k};
+    const Matrix b = {(const KEY_X*)own.w, p.k, p.n, p.k};
+    KEY_X* y = (KEY_X*)own.y;
     gemm<false, false>(a, b, [&](uint32_t i, uint32_t j, float sum) {
         const uint64_t at = uint64_t(i) * p.n + j;
 #if KEY_BIAS

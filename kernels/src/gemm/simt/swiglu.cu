@@ -2,12 +2,19 @@
 // w holds the rows of wg and then those of wu: a tile is columns of the one and the same columns of the other.
 // Bound: FP32 arithmetic. Source: see mainloop.cuh.
 #include "gemm/swiglu.cuh"
+#ifdef KEY_EXPERTS
+#include "gemm/experts.cuh"
+#endif
 #include "gemm/simt/mainloop.cuh"
 
 KERNEL(gemm_swiglu_params) {
-    const Matrix a = {(const KEY_X*)p.x, p.k, p.m, p.k};
-    const Matrix b = {(const KEY_X*)p.w, p.k, p.n, p.k};
-    KEY_X* y = (KEY_X*)p.y;
+    gemm_swiglu_params own = p;
+#ifdef KEY_EXPERTS
+    if (!narrow(own, blockIdx.z, 0, EXPERT_TILE, 2 * p.n)) return;
+#endif
+    const Matrix a = {(const KEY_X*)own.x, p.k, own.m, p.k};
+    const Matrix b = {(const KEY_X*)own.w, p.k, p.n, p.k};
+    KEY_X* y = (KEY_X*)own.y;
     gemm_paired(a, b, [&](uint32_t i, uint32_t j, float gate, float up) {
 #if KEY_BIAS
         gate += to_float(((const KEY_X*)p.bias)[j]);

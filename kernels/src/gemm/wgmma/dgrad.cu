@@ -6,5 +6,5 @@
 
 CLUSTER_KERNEL(gemm_dgrad_params, CLUSTER) {
     Bf16Epilogue<false, false> dx = {nullptr, nullptr, (bf16*)p.dx, p.m, p.k};
-    gemm<false, true, true>(p.maps, p.m, p.k, p.n, dx);
+    gemm<false, true, TileScheduler<true, TILE_N>>(p.maps, {p.m, p.k, p.n}, dx);
 }

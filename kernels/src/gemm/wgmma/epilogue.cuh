@@ -26,6 +26,8 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     }
     static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % WARP; }
 
+    // Turns to an expert, whose rows end before `last`.
+    __device__ __forceinline__ void enter(uint32_t last, uint32_t) { rows = last; }
     __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
         const uint32_t row = first_row + lane() / 4;
         column = first_column + lane() % 4 * 8;

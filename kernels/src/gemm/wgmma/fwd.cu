@@ -2,8 +2,9 @@
 // Both operands are K-major. The residual is fetched while the last wgmma are in flight. TMA descriptors: x, w.
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/wgmma/epilogue.cuh"
+#include "gemm/wgmma/forward.cuh"
 
 CLUSTER_KERNEL(gemm_fwd_params, CLUSTER) {
     Bf16Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n};
-    gemm<false, false, false>(p.maps, p.m, p.n, p.k, y);
+    forward(p, p.k, y);
 }

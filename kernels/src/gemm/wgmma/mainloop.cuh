@@ -48,12 +48,12 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
     }
 }
 
-// C is m x n, the sum runs over k. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's
+// `scheduler` assigns tiles of a problem. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's
 // first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH
 // bytes of shared memory per warp. Its Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2 n columns:
 // half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major.
-template <bool a_mn, bool b_mn, bool stream_k, typename Epilogue>
-__device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_t n, uint32_t k, Epilogue& epilogue) {
+template <bool a_mn, bool b_mn, typename Scheduler, typename Epilogue>
+__device__ __forceinline__ void gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogue& epilogue) {
     typedef OperandTile<TILE_M, a_mn> A;
     typedef OperandTile<TILE_N, b_mn> B;
     typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // part of B per load
@@ -64,7 +64,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
         FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
         STAGES = FIT < 8 ? FIT : 8,
     };
-    enum : bool { MULTICAST = CLUSTER > 1 && !stream_k }; // the CTAs of a cluster share B
+    enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 && !STREAM_K }; // the CTAs of a cluster share B
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A::BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
@@ -73,13 +73,13 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
     const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
         init_pipeline<STAGES>(maps, full, empty, CONSUMERS * 4 * (MULTICAST ? CLUSTER : 1));
-        if (stream_k) reduction.init();
+        if (STREAM_K) reduction.init();
         fence_mbarrier_init();
     }
     CLUSTER > 1 ? cluster_sync() : sync_block();
 
-    TileScheduler<stream_k, TILE_N / B_PARTS> scheduler(m, n, k);
-    WorkTile work;
+    Scheduler scheduler(problem);
+    typename Scheduler::Work work;
     uint32_t stage = 0, parity = 0;
     const auto advance = [&] {
         if (++stage == STAGES) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
                     mbarrier_arrive_expect_tx(barrier, STAGE_BYTES);
                     A::load(a_stages + stage * A::BYTES, maps, work.row, k_tile * TILE_K, barrier);
                     for (uint32_t part = 0; part < B_PARTS; part++) {
-                        const uint32_t to = b_stages + stage * B::BYTES + part * BPart::BYTES, row = work.column + part * n;
+                        const uint32_t to = b_stages + stage * B::BYTES + part * BPart::BYTES, row = Scheduler::weight_row(work) + part * problem.n;
                         if constexpr (MULTICAST) BPart::load_multicast(to, maps + 1, row, k_tile * TILE_K, barrier, scheduler.rank);
                         else BPart::load(to, maps + 1, row, k_tile * TILE_K, barrier);
                     }
@@ -136,6 +136,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
                 }
                 previous = stage;
             }
+            Scheduler::enter(epilogue, work);
             epilogue.begin(work.row + warp * 16, work.column);
             wgmma_wait<0>();
             release(previous);

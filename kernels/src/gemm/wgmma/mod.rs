@@ -37,7 +37,7 @@ pub(crate) type MatrixLayout = (usize, [u32; 2], bool);
 /// MN-major one a slab of 64. If CTAs share the second operand, each loads a part.
 pub(crate) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
-    let parts = if op == GemmOp::Swiglu { 2 } else { 1 };
+    let parts = if op.is_gated() { 2 } else { 1 };
     let tile = [variant.tile_m, variant.tile_n / parts];
     let sharers = if op.multicasts(variant) { variant.cluster } else { 1 };
     let box_rows = |index, mn| match (mn, if index == 1 { sharers } else { 1 }) {

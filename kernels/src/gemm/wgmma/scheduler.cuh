@@ -29,15 +29,27 @@ struct WorkTile {
     bool split_k; // the CTAs of the cluster share the tile, each over its part of K
 };
 
+// C is m x n, the sum runs over k.
+struct DenseProblem {
+    uint32_t m, n, k;
+};
+
 template <bool stream_k, uint32_t tile_n> struct TileScheduler {
+    typedef DenseProblem Problem;
+    typedef WorkTile Work;
+    enum : bool { STREAM_K = stream_k };
     enum : uint32_t { SHARERS = stream_k ? 1 : CLUSTER, ROWS = SHARERS * TILE_M, BAND = RASTER_BAND / SHARERS };
     uint32_t tiles_m, tiles_n, k_tiles, rank, tiles, whole, index; // tiles of C, or of clusters that share B
     bool split_k;
 
-    __device__ __forceinline__ TileScheduler(uint32_t m, uint32_t n, uint32_t k) {
-        tiles_m = (m + ROWS - 1) / ROWS;
-        tiles_n = (n + tile_n - 1) / tile_n;
-        k_tiles = (k + TILE_K - 1) / TILE_K;
+    // Row of B's of a tile's first column.
+    static __device__ __forceinline__ uint32_t weight_row(const WorkTile& work) { return work.column; }
+    template <typename Epilogue> static __device__ __forceinline__ void enter(Epilogue&, const WorkTile&) {}
+
+    __device__ __forceinline__ TileScheduler(const DenseProblem& problem) {
+        tiles_m = (problem.m + ROWS - 1) / ROWS;
+        tiles_n = (problem.n + tile_n - 1) / tile_n;
+        k_tiles = (problem.k + TILE_K - 1) / TILE_K;
         rank = CLUSTER > 1 ? cluster_cta_rank() : 0;
         tiles = tiles_m * tiles_n;
         whole = tiles;

@@ -4,6 +4,7 @@
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/swiglu.cuh"
 #include "gemm/wgmma/epilogue.cuh"
+#include "gemm/wgmma/forward.cuh"
 
 // Combines a chunk of gate accumulators and the up accumulators of the same columns into one of y.
 template <bool has_bias> struct SwigluEpilogue : Bf16Epilogue<false, false> {
@@ -29,5 +30,5 @@ template <bool has_bias> struct SwigluEpilogue : Bf16Epilogue<false, false> {
 
 CLUSTER_KERNEL(gemm_swiglu_params, CLUSTER) {
     SwigluEpilogue<KEY_BIAS> y = {{nullptr, nullptr, (bf16*)p.y, p.m, p.n}, (const bf16*)p.bias};
-    gemm<false, false, false>(p.maps, p.m, p.n, p.k, y);
+    forward(p, p.k, y);
 }

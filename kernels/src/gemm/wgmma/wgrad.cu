@@ -11,5 +11,5 @@ CLUSTER_KERNEL(gemm_wgrad_params, CLUSTER) {
     const bool accumulate = p.accumulate || ((const micro_scalars*)p.micro)->accumulate;
     F32Epilogue dw = {(float*)p.dw, p.n, p.k, 0, accumulate};
     if constexpr (TILE_M == 64) gemm_multicast(p.maps, p.n, p.m, dw);
-    else gemm<true, true, true>(p.maps, p.n, p.k, p.m, dw);
+    else gemm<true, true, TileScheduler<true, TILE_N>>(p.maps, {p.n, p.k, p.m}, dw);
 }

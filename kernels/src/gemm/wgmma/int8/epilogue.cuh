@@ -6,8 +6,8 @@
 #include "gemm/wgmma/epilogue.cuh"
 
 struct Scales {
-    const float *x, *w;
-    float upper, lower; // scales of the lane's rows
+    const float *x, *w, *first; // of X's rows, of the expert's or all of W's, of W's first
+    float upper, lower;         // scales of the lane's rows
 
     __device__ __forceinline__ void begin(uint32_t row, uint32_t rows) {
         upper = row < rows ? x[row] : 0.0f;
@@ -27,6 +27,11 @@ template <bool has_bias, bool has_residual> struct Int8Epilogue : Bf16Epilogue<h
     typedef int32_t Sum;
     Scales scales;
 
+    // Turns to an expert: `last` is the row behind its last, `matrix` the first of its rows of W.
+    __device__ __forceinline__ void enter(uint32_t last, uint32_t matrix) {
+        Base::enter(last, matrix);
+        scales.w = scales.first + matrix;
+    }
     __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
         scales.begin(first_row + Base::lane() / 4, Base::rows);
         Base::begin(first_row, first_column);

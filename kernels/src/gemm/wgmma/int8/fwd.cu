@@ -4,9 +4,10 @@
 // Sources: NVIDIA, CUTLASS 3; DeepGEMM.
 #define INT8
 #include "gemm/wgmma/int8/epilogue.cuh"
+#include "gemm/wgmma/forward.cuh"
 
 CLUSTER_KERNEL(gemm_fwd_params, CLUSTER) {
     Int8Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {{(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n},
-                                              {(const float*)p.x_scale, (const float*)p.w_scale}};
-    gemm<false, false, false>(p.maps, p.m, p.n, p.k / 2, y);
+                                              {(const float*)p.x_scale, (const float*)p.w_scale, (const float*)p.w_scale}};
+    forward(p, p.k / 2, y);
 }

@@ -4,6 +4,7 @@
 #define INT8
 #include "gemm/swiglu.cuh"
 #include "gemm/wgmma/int8/epilogue.cuh"
+#include "gemm/wgmma/forward.cuh"
 
 // Combines a chunk of gate sums and the up sums of the same columns into one of y.
 template <bool has_bias> struct Int8SwigluEpilogue : Bf16Epilogue<false, false> {
@@ -12,6 +13,10 @@ template <bool has_bias> struct Int8SwigluEpilogue : Bf16Epilogue<false, false> 
     Scales scales;
     const bf16* gate_up_bias;
 
+    __device__ __forceinline__ void enter(uint32_t last, uint32_t matrix) {
+        rows = last;
+        scales.w = scales.first + matrix;
+    }
     __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
         scales.begin(first_row + lane() / 4, rows);
         Bf16Epilogue<false, false>::begin(first_row, first_column);
@@ -38,7 +43,7 @@ template <bool has_bias> struct Int8SwigluEpilogue : Bf16Epilogue<false, false> 
 
 CLUSTER_KERNEL(gemm_swiglu_params, CLUSTER) {
     Int8SwigluEpilogue<KEY_BIAS> y = {{nullptr, nullptr, (bf16*)p.y, p.m, p.n},
-                                      {(const float*)p.x_scale, (const float*)p.w_scale},
+                                      {(const float*)p.x_scale, (const float*)p.w_scale, (const float*)p.w_scale},
                                       (const bf16*)p.bias};
-    gemm<false, false, false>(p.maps, p.m, p.n, p.k / 2, y);
+    forward(p, p.k / 2, y);
 }
