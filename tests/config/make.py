@@ -12,15 +12,16 @@ import pathlib
 import transformers
 from transformers import (
     Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, Ministral3Config, MinistralConfig, MistralConfig, Olmo2Config, Olmo3Config,
-    PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
+    PreTrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config,
 )
 from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
+from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
 
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
 CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, MinistralConfig, Ministral3Config, SmolLM3Config, GraniteConfig, Olmo2Config,
-           Olmo3Config, Gemma3TextConfig, Qwen3_5TextConfig]
+           Olmo3Config, Gemma3TextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3_5MoeTextConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
@@ -34,7 +35,8 @@ BESIDE = {
 }
 # The same of one class, which computes with null not at all.
 BESIDE_OF = {"gemma3_text": {"sliding_window_pattern": 3, "rope_local_base_freq": 5000.0},
-             "qwen3_5_text": {"partial_rotary_factor": 0.5, "full_attention_interval": 2}}
+             "qwen3_5_text": {"partial_rotary_factor": 0.5, "full_attention_interval": 2},
+             "qwen3_5_moe_text": {"partial_rotary_factor": 0.5, "full_attention_interval": 2}}
 # Values that tell a field from its default where a rule does not.
 OTHERS = {
     "architectures": ["MixtralForCausalLM"], "dtype": "float16", "hidden_act": "gelu", "hidden_size": 1024, "num_attention_heads": 64, "head_dim": 64,
@@ -51,7 +53,8 @@ OTHERS_OF = {"ministral": {"layer_types": ["full_attention"] * 32}, "ministral3"
 }, "olmo3": {"layer_types": ["sliding_attention"] * 32, "rope_parameters": {"full_attention": YARN}}, "gemma3_text": {
     "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}},
     "layer_types": ["sliding_attention"] * 26, "hidden_activation": "gelu",
-}, "qwen3_5_text": {"layer_types": ["full_attention"] * 32}}
+}, "qwen3_5_text": {"layer_types": ["full_attention"] * 32}, "qwen3_5_moe_text": {"layer_types": ["full_attention"] * 40},
+    "qwen3_moe": {"head_dim": 128}}
 
 
 def other(field, default):
@@ -90,7 +93,8 @@ def rows():
             yield cls.model_type, field, None, False, value
         if "head_dim" not in {field.name for field in dataclasses.fields(cls)}:
             # Qwen2Attention reads it all the same, and fails at null.
-            yield cls.model_type, "head_dim", None, False, other("head_dim", None)
+            value = OTHERS_OF.get(cls.model_type, {}).get("head_dim") or other("head_dim", None)
+            yield cls.model_type, "head_dim", None, False, value
 
 
 def main():

@@ -8,7 +8,7 @@ use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 
 /// Built-in configurations, by name.
-const BUILT_IN: [(&str, &str); 28] = [
+const BUILT_IN: [(&str, &str); 30] = [
     ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
     ("gemma-3-1b", include_str!("../gemma-3-1b.json")),
     ("gemma-3-270m", include_str!("../gemma-3-270m.json")),
@@ -27,10 +27,12 @@ const BUILT_IN: [(&str, &str); 28] = [
     ("qwen2.5-7b", include_str!("../qwen2.5-7b.json")),
     ("qwen3-0.6b", include_str!("../qwen3-0.6b.json")),
     ("qwen3-1.7b", include_str!("../qwen3-1.7b.json")),
+    ("qwen3-30b-a3b", include_str!("../qwen3-30b-a3b.json")),
     ("qwen3-4b", include_str!("../qwen3-4b.json")),
     ("qwen3-8b", include_str!("../qwen3-8b.json")),
     ("qwen3.5-0.8b", include_str!("../qwen3.5-0.8b.json")),
     ("qwen3.5-2b", include_str!("../qwen3.5-2b.json")),
+    ("qwen3.5-35b-a3b", include_str!("../qwen3.5-35b-a3b.json")),
     ("qwen3.5-4b", include_str!("../qwen3.5-4b.json")),
     ("qwen3.5-9b", include_str!("../qwen3.5-9b.json")),
     ("smollm2-1.7b", include_str!("../smollm2-1.7b.json")),
@@ -154,10 +156,12 @@ mod tests {
             ("qwen2.5-7b", 7_615_616_512),
             ("qwen3-0.6b", 596_049_920),
             ("qwen3-1.7b", 1_720_574_976),
+            ("qwen3-30b-a3b", 30_532_122_624),
             ("qwen3-4b", 4_022_468_096),
             ("qwen3-8b", 8_190_735_360),
             ("qwen3.5-0.8b", 752_393_024),
             ("qwen3.5-2b", 1_881_825_088),
+            ("qwen3.5-35b-a3b", 34_660_610_688),
             ("qwen3.5-4b", 4_205_751_296),
             ("qwen3.5-9b", 8_953_803_264),
             ("smollm2-1.7b", 1_711_376_384),

@@ -3,7 +3,7 @@
 use precast_kernels::{Gate, Out};
 
 use crate::mixer::{self, Mixer};
-use crate::ops::{ActivationRows, ForwardPass, Given, Normed, NormedBranch, Ops, Projected};
+use crate::ops::{ActivationRows, ForwardPass, Given, Normed, NormedBranch, Ops, Projected, Routes};
 use crate::recipe::Recompute;
 use crate::weights::{Layer, Linear, Norm};
 use precast_core::plan::Tensor;
@@ -12,6 +12,8 @@ use precast_core::plan::Tensor;
 pub(crate) struct TransformerBlock<'a> {
     pub weights: &'a Layer,
     pub mixer: Mixer<'a>,
+    /// Where rows go, if there are experts.
+    pub routes: Option<Routes>,
     /// Factor of what mixer and MLP add to the residual stream.
     pub residual_scale: f32,
     /// Activation of the MLP's gate.
@@ -86,8 +88,8 @@ struct Norms {
 impl TransformerBlock<'_> {
     /// Returns it with other weights, alone: no pass computes the next block's norm.
     pub fn with<'b>(&self, weights: &'b Layer) -> TransformerBlock<'b> {
-        let Self { residual_scale, gate, .. } = *self;
-        TransformerBlock { weights, mixer: self.mixer.with(weights), residual_scale, gate, next: None }
+        let Self { routes, residual_scale, gate, .. } = *self;
+        TransformerBlock { weights, mixer: self.mixer.with(weights), routes, residual_scale, gate, next: None }
     }
 
     /// Lowers the forward pass; returns the residual stream after the block.
@@ -98,6 +100,11 @@ impl TransformerBlock<'_> {
     /// Like [`Self::forward`]; writes the residual stream to `output`, if that is given, which may be `input`.
     pub fn forward_to(&self, ops: &mut Ops<'_>, input: Stream, output: Option<Tensor>) -> Stream {
         let (Mixed { middle, .. }, norms) = self.mixed(ops, input, ForwardPass::Alone);
+        if let Some((experts, routes)) = self.weights.experts.as_ref().zip(self.routes) {
+            assert!(self.adds_plainly(), "no family scales or normalizes what experts add");
+            let of = (self.gate, self.weights, experts);
+            return ops.experts(of, routes, rows(norms.post, middle), (middle, output)).into();
+        }
         let gated = ops.linear_swiglu("gate_up", self.gate, rows(norms.post, middle), &self.weights.gate_up);
         self.add_mlp(ops, gated, middle, output).0
     }
@@ -205,7 +212,7 @@ impl TransformerBlock<'_> {
             // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
             // anyway, adds the residual. The down projection sums over many: there the addition is free.
             Some(post_norm) if self.adds_plainly() => {
-                let (middle, post) = ops.add_norm("post_norm", input, y, post_norm, w.out());
+                let (middle, post) = ops.add_norm("post_norm", input, y, post_norm, w.post_out());
                 (middle, None, Some(post))
             }
             next => {

@@ -43,7 +43,11 @@ fn block_width(c: &ModelConfig) -> u128 {
         u128::from(heads.projected()) + u128::from(heads.channels()) + states
     };
     let mixed = c.delta_heads.map_or(0, of_delta).max(c.projected_width().into());
-    mixed + 2 * u128::from(c.intermediate)
+    // Rows of experts are copied, and each is gated.
+    let of_mlp = c.experts.map_or(2 * u128::from(c.intermediate), |experts| {
+        u128::from(experts.choices()) * (2 * u128::from(c.hidden) + u128::from(c.intermediate))
+    });
+    mixed + of_mlp
 }
 
 /// Returns the number of elements of all matrices.
@@ -51,6 +55,6 @@ fn parameters(c: &ModelConfig) -> u128 {
     let [hidden, intermediate, vocab] = [c.hidden, c.intermediate, c.vocab].map(u128::from);
     let of_delta = c.delta_heads.map_or(0, |heads| u128::from(heads.projected()) + u128::from(heads.width()));
     let attention = (u128::from(c.projected_width()) + u128::from(c.attention_width())).max(of_delta);
-    let block = hidden * (attention + 3 * intermediate);
+    let block = hidden * (attention + 3 * intermediate * u128::from(c.mlps()));
     u128::from(c.depth()) * block + vocab * hidden * if c.tied { 1 } else { 2 }
 }

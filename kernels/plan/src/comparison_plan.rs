@@ -110,7 +110,7 @@ impl Lowered<ComparisonBuffers> {
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, tokens);
         let targets = b.persistent("targets", category::INPUTS, Dtype::U32, tokens);
         let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
-        let mut resident = Resident::new(&mut b, "model", config, weights, seq_len);
+        let mut resident = Resident::new(&mut b, "model", config, weights, (batch * seq_len, seq_len));
         let (head, hidden) = match against {
             Against::Nothing => (None, None),
             Against::Form => (None, Some(config.hidden)),

@@ -53,7 +53,8 @@ impl Lowered<DecodeCheckBuffers> {
         let Student { config, formats, .. } = model;
         let (most_rows, dtype) = (bucket(slots.count), precision.dtype());
         evaluation::check((config, formats), (slots.count, slots.seq_len), precision)?;
-        let tokens = u64::from(slots.count) * u64::from(slots.seq_len);
+        let shape = slots.count * slots.seq_len;
+        let tokens = u64::from(shape);
         let logits = tokens * u64::from(config.logit_columns());
         bounds::refuse(u128::from(logits) * u128::from(dtype.bytes()))?;
         let mut b = Builder::new(&KERNELS, arch);
@@ -65,9 +66,9 @@ impl Lowered<DecodeCheckBuffers> {
         let counts = BitCounts { compared: words("compared", tokens), differing: words("differing", tokens) };
         let whole = Sequences::declare(&mut b, Shape::full(slots.count, slots.seq_len));
         let expected = b.persistent("expected", Category::ACTIVATIONS, dtype, logits);
-        let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
+        let mut resident = Resident::new(&mut b, "model", config, weights, (shape.max(most_rows), slots.seq_len));
         let caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
-        let ops = &mut Ops::new(&mut b, slots.count * slots.seq_len, dtype, None).of(whole);
+        let ops = &mut Ops::new(&mut b, shape, dtype, None).of(whole);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }

@@ -73,7 +73,7 @@ fn alone(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
 /// Lowers what depends on all of the models, or on none.
 fn together(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
     teachers(models, arch, visit);
-    if let Some(model) = models.first() {
+    if let Some(model) = models.iter().find(|model| model.experts.is_none()) {
         ranks(model, arch, visit);
         rounded_moments(model, arch, visit);
     }
@@ -144,7 +144,7 @@ fn every_rounding(student: &ModelConfig) -> Formats {
 /// Lowers each model as a teacher. It depends on the student only by the columns of the logits, in one launch, and
 /// there only on whether some are masked: the narrowest student of each kind represents all.
 fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
-    let mut students: Vec<&ModelConfig> = models.iter().collect();
+    let mut students: Vec<&ModelConfig> = models.iter().filter(|model| model.experts.is_none()).collect();
     students.sort_by_key(|student| Reverse(student.vocab));
     // A teacher's format alone decides whether it computes in int8.
     let recipes = for_blocks().filter(|it| it.recompute == Recompute::None && it.precision != Precision::Int8);

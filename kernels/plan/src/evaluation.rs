@@ -62,6 +62,9 @@ pub(crate) fn frozen(
     Student { config, formats, adapters }: Student<'_>,
     dtype: Dtype,
 ) -> Result<(Weights, Option<AdapterWeights>), PlanError> {
+    if config.experts.is_some() && !adapters.is_empty() {
+        return Err(PlanError::Experts);
+    }
     let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
     let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
     bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
@@ -122,7 +125,7 @@ impl Lowered<EvaluationBuffers> {
         let targets = b.persistent("targets", category::INPUTS, Dtype::U32, tokens);
         let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
         let nll = b.persistent("nll", category::INPUTS, Dtype::F32, tokens);
-        let mut resident = Resident::new(&mut b, "model", config, weights, seq_len);
+        let mut resident = Resident::new(&mut b, "model", config, weights, (batch * seq_len, seq_len));
         let workspaces = (gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, workspaces).of(sequences);
         if formats.is_int8() {

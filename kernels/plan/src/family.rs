@@ -45,6 +45,8 @@ pub struct Family {
     /// True if some layers have the gated delta rule in place of attention, whose output a gate multiplies, and a part
     /// of a head is rotated.
     pub delta_rule: bool,
+    /// Experts in place of MLPs.
+    pub experts: Experts,
     /// True if GGUF files interleave the two halves of each query and key head.
     pub gguf_interleaves_heads: bool,
     pub modules: &'static Modules,
@@ -70,6 +72,16 @@ impl Bias {
             Bias::Configured(name) => field(name),
         }
     }
+}
+
+/// Experts of a layer, in place of its MLP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Experts {
+    None,
+    /// Those that a router chooses.
+    Routed,
+    /// Those, and one for all tokens, with a gate of its own.
+    RoutedAndShared,
 }
 
 /// Elements of queries, or of keys, that are normalized together.
@@ -132,6 +144,8 @@ pub struct Modules {
     pub up: Module,
     /// Down projection of the MLP.
     pub down: Module,
+    /// Experts in place of the MLP, in families that have them.
+    pub experts: ExpertModules,
     /// Norm of what the MLP adds to the residual stream, in families that have one.
     pub down_norm: Option<Module>,
     /// Norm before the head.
@@ -158,6 +172,21 @@ pub struct DeltaRuleModules {
     /// Norm of each head of the output.
     pub norm: Module,
     pub out: Module,
+}
+
+/// Modules of a layer with experts, where `*` is the number of one. GGUF files have one tensor of all.
+#[derive(Debug, PartialEq)]
+pub struct ExpertModules {
+    /// A row for each expert.
+    pub router: Module,
+    pub gate: Module,
+    pub up: Module,
+    pub down: Module,
+    /// Row of the shared expert's gate.
+    pub shared_router: Module,
+    pub shared_gate: Module,
+    pub shared_up: Module,
+    pub shared_down: Module,
 }
 
 const fn module(hugging_face: &'static str, gguf: &'static str) -> Module {
@@ -189,6 +218,16 @@ const LLAMA_MODULES: Modules = Modules {
     gate: module("mlp.gate_proj", "ffn_gate"),
     up: module("mlp.up_proj", "ffn_up"),
     down: module("mlp.down_proj", "ffn_down"),
+    experts: ExpertModules {
+        router: module("mlp.gate", "ffn_gate_inp"),
+        gate: module("mlp.experts.*.gate_proj", "ffn_gate_exps"),
+        up: module("mlp.experts.*.up_proj", "ffn_up_exps"),
+        down: module("mlp.experts.*.down_proj", "ffn_down_exps"),
+        shared_router: module("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+        shared_gate: module("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+        shared_up: module("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+        shared_down: module("mlp.shared_expert.down_proj", "ffn_down_shexp"),
+    },
     down_norm: None,
     norm: module("model.norm", "output_norm"),
     head: module("lm_head", "output"),
@@ -235,6 +274,7 @@ const LLAMA: Family = Family {
     multipliers: false,
     root_scales: false,
     delta_rule: false,
+    experts: Experts::None,
     gguf_interleaves_heads: true,
     modules: &LLAMA_MODULES,
 };
@@ -274,8 +314,35 @@ const OLMO2: Family = Family {
     ..LLAMA
 };
 
+/// Qwen3, of which the one with experts is a variation.
+const QWEN3: Family = Family {
+    class: "Qwen3ForCausalLM",
+    model_type: "qwen3",
+    gguf: "qwen3",
+    mlp_bias: Bias::Never,
+    qk_norm: QkNorm::Head,
+    rope: &["default"],
+    gguf_interleaves_heads: false,
+    ..LLAMA
+};
+
+/// Qwen3.5, of which the one with experts is a variation.
+const QWEN3_5: Family = Family {
+    class: "Qwen3_5ForCausalLM",
+    model_type: "qwen3_5_text",
+    gguf: "qwen35",
+    mlp_bias: Bias::Never,
+    gamma: Gamma::OnePlus,
+    qk_norm: QkNorm::Head,
+    rope: &["default"],
+    delta_rule: true,
+    gguf_interleaves_heads: false,
+    modules: &QWEN3_5_MODULES,
+    ..LLAMA
+};
+
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 12] = [
+pub static FAMILIES: [Family; 14] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -287,16 +354,7 @@ pub static FAMILIES: [Family; 12] = [
         gguf_interleaves_heads: false,
         ..LLAMA
     },
-    Family {
-        class: "Qwen3ForCausalLM",
-        model_type: "qwen3",
-        gguf: "qwen3",
-        mlp_bias: Bias::Never,
-        qk_norm: QkNorm::Head,
-        rope: &["default"],
-        gguf_interleaves_heads: false,
-        ..LLAMA
-    },
+    QWEN3,
     LLAMA,
     MISTRAL,
     Family { class: "MinistralForCausalLM", model_type: "ministral", windows: Windows::Listed, ..MISTRAL },
@@ -351,18 +409,20 @@ pub static FAMILIES: [Family; 12] = [
         modules: &GEMMA3_MODULES,
         ..LLAMA
     },
+    QWEN3_5,
     Family {
-        class: "Qwen3_5ForCausalLM",
-        model_type: "qwen3_5_text",
-        gguf: "qwen35",
-        mlp_bias: Bias::Never,
-        gamma: Gamma::OnePlus,
-        qk_norm: QkNorm::Head,
-        rope: &["default"],
-        delta_rule: true,
-        gguf_interleaves_heads: false,
-        modules: &QWEN3_5_MODULES,
-        ..LLAMA
+        class: "Qwen3MoeForCausalLM",
+        model_type: "qwen3_moe",
+        gguf: "qwen3moe",
+        experts: Experts::Routed,
+        ..QWEN3
+    },
+    Family {
+        class: "Qwen3_5MoeForCausalLM",
+        model_type: "qwen3_5_moe_text",
+        gguf: "qwen35moe",
+        experts: Experts::RoutedAndShared,
+        ..QWEN3_5
     },
 ];
 

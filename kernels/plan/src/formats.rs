@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use precast_kernels::{Block, Dtype, int8};
 
 use crate::config::{DeltaHeads, ModelConfig};
-use crate::family::Module;
-use crate::parameters::{Parameters, Stack, all_stacks};
+use crate::parameters::{Parameters, Projection, Stack, all_stacks};
 use crate::recipe::PlanError;
 
 /// The block format of each matrix in blocks, by Hugging Face name, or 8-bit GEMMs of layers. All else is dense, in
@@ -98,12 +97,12 @@ impl Formats {
         let of_ends = [Some(embedding), head].into_iter().flatten().map(|name| (name, ends, config.hidden));
         let is_tiled = config.delta_heads.is_some_and(DeltaHeads::are_tiled);
         let of_layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
-            let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part.module, stack.columns));
-            stacks.into_iter().flat_map(of).map(move |(module, columns)| {
-                let moves = is_tiled && module == &modules.delta_rule.out;
+            let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part, stack.columns));
+            stacks.into_iter().flat_map(of).map(move |(part, columns)| {
+                let moves = is_tiled && part.module == &modules.delta_rule.out;
                 // Halves of blocks of 256 move, and whole ones of 32.
                 let block = if moves { smaller(layers) } else { layers };
-                (module.layer_parameter(layer, "weight"), block, columns)
+                (part.parameter(layer, "weight"), block, columns)
             })
         });
         of_ends.chain(of_layers).filter_map(|(name, block, columns)| Some((name, fitting(block, columns)?))).collect()
@@ -125,13 +124,14 @@ impl Formats {
         };
         let ends = ends.into_iter().map(|(name, block)| (name, block, config.hidden));
         let layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
-            let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part.module, stack.columns));
+            let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part, stack.columns));
             let is_tiled = config.delta_heads.is_some_and(DeltaHeads::are_tiled);
-            let moves = move |(module, _): &(&Module, u32)| is_tiled && *module == &modules.delta_rule.out;
-            stacks.into_iter().flat_map(of).filter(move |one| !moves(one)).map(move |(module, columns)| {
-                let larger = (module == &modules.v || module == &modules.down) && more(layer);
+            let moves = move |(part, _): &(Projection, u32)| is_tiled && part.module == &modules.delta_rule.out;
+            stacks.into_iter().flat_map(of).filter(move |one| !moves(one)).map(move |(part, columns)| {
+                let is_down = [&modules.down, &modules.experts.down].contains(&part.module);
+                let larger = (part.module == &modules.v || is_down) && more(layer);
                 let block = if larger { Block::Q6_K } else { Block::Q4_K };
-                (module.layer_parameter(layer, "weight"), block, columns)
+                (part.parameter(layer, "weight"), block, columns)
             })
         });
         ends.chain(layers).filter_map(|(name, block, columns)| Some((name, fitting(block, columns)?))).collect()
@@ -148,7 +148,7 @@ impl Formats {
         let modules = config.family.modules;
         let layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
             let names = |stack: &Stack| -> Vec<String> {
-                stack.parts.iter().map(|part| part.module.layer_parameter(layer, "weight")).collect()
+                stack.parts.iter().map(|part| part.parameter(layer, "weight")).collect()
             };
             let stacks = stacks.iter().map(names).filter(|names| names.iter().all(|name| self.of(name).is_some()));
             stacks.flatten().collect::<Vec<_>>()
@@ -189,7 +189,7 @@ fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(
 fn find(config: &ModelConfig, holds: impl Fn(&Stack) -> bool, depth: impl Fn(&Stack) -> u32) -> Option<(String, u32)> {
     let of_layer = |(layer, stacks): (u32, [Stack; 4])| {
         let found = stacks.into_iter().find(&holds)?;
-        Some((found.parts[0].module.layer_parameter(layer, "weight"), depth(&found)))
+        Some((found.parts[0].parameter(layer, "weight"), depth(&found)))
     };
     (0..).zip(all_stacks(config)).find_map(of_layer)
 }

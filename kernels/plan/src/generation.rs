@@ -52,7 +52,7 @@ impl Lowered<GenerationBuffers> {
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
         // No other stage shares their memory.
         let decoding = Decoding::declare(&mut b, config, request, Lifetime::Persistent);
-        let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
+        let mut resident = Resident::new(&mut b, "model", config, weights, (bucket(slots.count), slots.seq_len));
         resident.caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
         let ops = &mut Ops::new(&mut b, decoding.prefill.most_rows, dtype, None);
         if formats.is_int8() {

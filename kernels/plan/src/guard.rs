@@ -150,6 +150,7 @@ impl Guarded<'_> {
             o: linear(1, &layer.o),
             o_norm: layer.o_norm.as_ref().map(frozen_norm),
             post_norm: layer.post_norm.as_ref().map(frozen_norm),
+            experts: None,
             gate_up: linear(2, &layer.gate_up),
             down: linear(3, &layer.down),
             down_norm: layer.down_norm.as_ref().map(frozen_norm),

@@ -78,7 +78,7 @@ impl Lowered<HiddenBuffers> {
         let weights = Weights::frozen(&mut b, "model", category, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, u64::from(batch * seq_len));
         let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
-        let model = Resident::new(&mut b, "model", config, weights, seq_len);
+        let model = Resident::new(&mut b, "model", config, weights, (batch * seq_len, seq_len));
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", whole, dtype));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);
         ops.phase(Self::HIDDEN);

@@ -53,8 +53,8 @@ pub use cached::{CachedTeacher, HeadWeights};
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonBuffers, ComparisonPlan, Side};
 pub use config::{
-    ConfigError, DeltaHeads, LayerConfig, LayerKind, ModelConfig, Multipliers, RopeConfig, pads_by_default,
-    text_config, unread_fields,
+    ConfigError, DeltaHeads, ExpertsConfig, LayerConfig, LayerKind, ModelConfig, Multipliers, RopeConfig,
+    pads_by_default, text_config, unread_fields,
 };
 pub use decode_check::{DecodeCheckBuffers, DecodeCheckPlan};
 pub use decoding::{DecodeRequest, Decoding};

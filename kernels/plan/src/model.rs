@@ -9,7 +9,7 @@ use crate::category;
 use crate::config::ModelConfig;
 use crate::head::Head;
 use crate::mixer::Mixer;
-use crate::ops::{Normed, Ops, Sorted};
+use crate::ops::{Normed, Ops, Routes, Sorted};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::staged::Staged;
@@ -24,12 +24,21 @@ pub struct Resident {
     pub ropes: Vec<Rope>,
     /// Its matrices quantized at load.
     pub staged: Vec<Staged>,
+    /// Where rows go of a model with experts.
+    pub routes: Option<Routes>,
     /// Keys and values by layer, of a model that decodes.
     pub caches: Vec<LayerCache>,
 }
 
 impl Resident {
-    pub(crate) fn new(b: &mut Builder, name: &str, config: &ModelConfig, weights: Weights, seq_len: u32) -> Self {
+    /// Declares tables of so many positions, and what experts need for so many tokens at a time.
+    pub(crate) fn new(
+        b: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        weights: Weights,
+        (tokens, seq_len): (u32, u32),
+    ) -> Self {
         let elems = u64::from(seq_len) * u64::from(config.rotary / 2);
         let mut table = |name: String| b.persistent(name, category::INPUTS, Dtype::F32, elems);
         let mut tables = |index: usize| {
@@ -37,7 +46,8 @@ impl Resident {
             Rope { cos: table(format!("{name}.cos")), sin: table(format!("{name}.sin")) }
         };
         let ropes = (0..config.ropes.len()).map(&mut tables).collect();
-        Self { weights, ropes, staged: Vec::new(), caches: Vec::new() }
+        let routes = config.experts.map(|experts| Routes::declare(b, name, experts, tokens));
+        Self { weights, ropes, staged: Vec::new(), routes, caches: Vec::new() }
     }
 }
 
@@ -76,6 +86,7 @@ impl<'a> Model<'a> {
             let block = TransformerBlock {
                 weights,
                 mixer: Mixer::of(config, of_layer, weights, (&resident.ropes, resident.caches.get(layer).copied())),
+                routes: resident.routes,
                 residual_scale: config.multipliers.residual,
                 gate: config.family.gate,
                 next: weights.down_norm.as_ref().and(next),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use precast_kernels::{Dtype, conv, delta_rule};
 
-use crate::config::{DeltaHeads, LayerKind, ModelConfig};
+use crate::config::{DeltaHeads, ExpertsConfig, LayerKind, ModelConfig};
 use crate::family::{DeltaRuleModules, Module, Modules, QkNorm};
 use crate::sections::Sections;
 
@@ -67,7 +67,17 @@ pub struct Parameters {
 /// A projection `[rows, columns]` of a layer.
 pub(crate) struct Projection {
     pub module: &'static Module,
+    /// The expert that it is of, if there are some.
+    pub expert: Option<u32>,
     pub rows: u32,
+}
+
+impl Projection {
+    /// Returns the Hugging Face name of its matrix, or of another part, in a layer.
+    pub fn parameter(&self, layer: u32, part: &str) -> String {
+        let name = self.module.layer_parameter(layer, part);
+        self.expert.map_or_else(|| name.clone(), |expert| name.replace('*', &expert.to_string()))
+    }
 }
 
 /// Projections of a layer with one input.
@@ -100,7 +110,7 @@ pub(crate) fn stacks(config: &ModelConfig, kind: LayerKind) -> [Stack; 4] {
     let (attention, kv) = (config.attention_width(), config.kv_heads * config.head_dim);
     let q = config.projected_width() - 2 * kv;
     let stack = |parts: &[(&'static Module, u32)], columns, bias| Stack {
-        parts: parts.iter().map(|(module, rows)| Projection { module, rows: *rows }).collect(),
+        parts: parts.iter().map(|(module, rows)| Projection { module, expert: None, rows: *rows }).collect(),
         columns,
         bias,
     };
@@ -115,12 +125,39 @@ pub(crate) fn stacks(config: &ModelConfig, kind: LayerKind) -> [Stack; 4] {
             stack(&[(&m.o, hidden)], attention, config.o_bias),
         ],
     };
+    if let Some(experts) = config.experts {
+        let [gate_up, down] = expert_stacks(config, experts);
+        return [first, second, gate_up, down];
+    }
     [
         first,
         second,
         stack(&[(&m.gate, intermediate), (&m.up, intermediate)], hidden, config.mlp_bias),
         stack(&[(&m.down, hidden)], intermediate, config.mlp_bias),
     ]
+}
+
+/// Returns the GEMMs of experts: gate and up of each, one expert below the other, then of the shared one; down likewise.
+fn expert_stacks(config: &ModelConfig, experts: ExpertsConfig) -> [Stack; 2] {
+    let m = &config.family.modules.experts;
+    let stack = |of_expert: [&[&'static Module]; 2], rows, columns| {
+        let part = |expert| move |module: &&'static Module| Projection { module, expert, rows };
+        let routed = (0..experts.count).flat_map(|expert| of_expert[0].iter().map(part(Some(expert))));
+        let shared = of_expert[1].iter().filter(|_| experts.has_shared).map(part(None));
+        Stack { parts: routed.chain(shared).collect(), columns, bias: false }
+    };
+    [
+        stack([&[&m.gate, &m.up], &[&m.shared_gate, &m.shared_up]], config.intermediate, config.hidden),
+        stack([&[&m.down], &[&m.shared_down]], config.hidden, config.intermediate),
+    ]
+}
+
+/// Returns the matrices whose rows give a token's logits of experts: the router's, and that of the shared one's gate.
+pub(crate) fn router(config: &ModelConfig, experts: ExpertsConfig) -> impl Iterator<Item = Projection> {
+    let m = &config.family.modules.experts;
+    let shared = experts.has_shared.then_some((&m.shared_router, 1));
+    let parts = [Some((&m.router, experts.count)), shared].into_iter().flatten();
+    parts.map(|(module, rows)| Projection { module, expert: None, rows })
 }
 
 /// Parameters of the decays of the gated delta rule, read by one launch.
@@ -160,6 +197,10 @@ impl Parameters {
             (0..).zip(&config.layers).filter_map(|(layer, kind)| Some((layer, config.heads_of(kind)?)))
         {
             all.add(modules.delta_rule.conv.layer_parameter(layer, "weight"), &[heads.channels().into(), 1, TAPS]);
+        }
+        // Nor is a router's in any format but that of activations.
+        if let Some(experts) = config.experts {
+            (0..config.depth()).for_each(|layer| all.add_router(layer, config, experts));
         }
         all.ends.push(vec![all.elems]);
         let layers =
@@ -251,6 +292,15 @@ impl Parameters {
         self.add(modules.norm.layer_parameter(layer, "weight"), &[delta_rule::HEAD.into()]);
     }
 
+    /// Adds a router's matrices, with a row of zeros for each column of the logits that is no expert.
+    fn add_router(&mut self, layer: u32, config: &ModelConfig, experts: ExpertsConfig) {
+        self.align();
+        for part in router(config, experts) {
+            self.push(part.parameter(layer, "weight"), vec![part.rows.into(), config.hidden.into()]);
+        }
+        self.extend(u64::from(experts.columns() - experts.matrices()) * u64::from(config.hidden));
+    }
+
     fn push(&mut self, name: String, shape: Vec<u64>) {
         let parameter = Parameter { name, shape };
         self.starts.push(self.elems);
@@ -263,7 +313,7 @@ impl Parameters {
         self.align();
         let start = self.elems;
         for part in &stack.parts {
-            self.push(part.module.layer_parameter(layer, "weight"), vec![part.rows.into(), stack.columns.into()]);
+            self.push(part.parameter(layer, "weight"), vec![part.rows.into(), stack.columns.into()]);
         }
         start..self.elems
     }
@@ -272,7 +322,7 @@ impl Parameters {
         if stack.bias {
             self.align();
             for part in &stack.parts {
-                self.push(part.module.layer_parameter(layer, "bias"), vec![part.rows.into()]);
+                self.push(part.parameter(layer, "bias"), vec![part.rows.into()]);
             }
         }
     }

@@ -68,7 +68,7 @@ fn stage(ops: &mut Ops<'_>, config: &ModelConfig, layer: u32, weights: &Layer) -
         let tensor = all.slice(start, stack.elems());
         for part in &stack.parts {
             let shape = vec![part.rows.into(), stack.columns.into()];
-            let parameter = Parameter { name: part.module.layer_parameter(layer, "weight"), shape };
+            let parameter = Parameter { name: part.parameter(layer, "weight"), shape };
             let place = all.slice(start, parameter.elems());
             start += parameter.elems();
             parts.push((parameter, place));

@@ -220,6 +220,9 @@ pub enum PlanError {
         /// Hugging Face name of the matrix.
         name: String,
     },
+    /// A student, or the base of adapters, has experts.
+    #[error("experts do not train, and carry no adapters: a model with experts teaches, and is evaluated")]
+    Experts,
     /// The student is stored in blocks and has no adapters to train.
     #[error("weights that train cannot stay in the blocks of their file, and this student has no adapters")]
     StoredWithoutAdapters,

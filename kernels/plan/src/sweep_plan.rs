@@ -164,6 +164,7 @@ fn lower_layers(
             let block = TransformerBlock {
                 weights,
                 mixer: Mixer::of(config, layer, weights, (&first.ropes, None)),
+                routes: first.routes,
                 residual_scale: config.multipliers.residual,
                 gate: config.family.gate,
                 next: None,
@@ -234,7 +235,7 @@ impl Lowered<SweepBuffers> {
         };
         let (places, (streams, sequences)): (Vec<_>, (Vec<_>, Vec<_>)) =
             ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
-        let first = Resident::new(&mut b, "model", &one, first, seq_len);
+        let first = Resident::new(&mut b, "model", &one, first, (batch * seq_len, seq_len));
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
         let staged = staged(&mut b, &first.weights, (&own, formats));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None);

@@ -2,7 +2,7 @@
 
 use precast_kernels::{KERNELS, qk_norm};
 use precast_plan::decoding::PREFILL;
-use precast_plan::family::{Bias, FAMILIES, QkNorm};
+use precast_plan::family::{Bias, Experts, FAMILIES, Family, QkNorm};
 use proptest::prelude::*;
 
 use crate::support::*;
@@ -28,11 +28,17 @@ prop_compose! {
         mlp_bias in any::<bool>(),
         scaled in any::<bool>(),
         delta_heads in (1u32..3, 1u32..4),
+        experts in (1u32..7, 1u32..4, any::<bool>()),
     ) -> ModelConfig {
         // No family normalizes heads and leaves a layer unrotated.
         let rotates = FAMILIES[family].qk_norm != QkNorm::None;
-        // Nor scales the branches that it normalizes.
-        let residual = if FAMILIES[family].modules.o_norm.is_some() { 1.0 } else { 0.5 };
+        let (count, chosen, normalizes) = experts;
+        let has_experts = FAMILIES[family].experts != Experts::None;
+        let has_shared = FAMILIES[family].experts == Experts::RoutedAndShared;
+        let experts = ExpertsConfig { count, chosen: chosen.min(count), normalizes, has_shared };
+        // Nor scales the branches that it normalizes, or what experts add.
+        let is_unscaled = FAMILIES[family].modules.o_norm.is_some() || has_experts;
+        let residual = if is_unscaled { 1.0 } else { 0.5 };
         // Nor bounds a window where there is the gated delta rule.
         let mixes = FAMILIES[family].delta_rule;
         let kind = |layer: LayerConfig| match layer.window {
@@ -45,6 +51,7 @@ prop_compose! {
             family: &FAMILIES[family],
             hidden: hidden * 8,
             intermediate,
+            experts: has_experts.then_some(experts),
             layers: layers.collect(),
             heads: kv_heads * group,
             kv_heads,
@@ -70,6 +77,16 @@ prop_compose! {
             mlp_bias: has(FAMILIES[family].mlp_bias, mlp_bias),
         }
     }
+}
+
+/// Draws a model that trains: of a family with experts, one without.
+fn student() -> impl Strategy<Value = ModelConfig> {
+    model().prop_map(|model| {
+        let trains = |family: &&Family| family.experts == Experts::None && model.family.gguf.starts_with(family.gguf);
+        let family = FAMILIES.iter().find(|family| *family == model.family && model.experts.is_none());
+        let family = family.or_else(|| FAMILIES.iter().rev().find(trains)).expect("a family without experts");
+        ModelConfig { family, experts: None, ..model }
+    })
 }
 
 fn has(bias: Bias, configured: bool) -> bool {
@@ -149,7 +166,7 @@ proptest! {
     #[test]
     fn every_plan_is_covered_by_the_build(
         mut teacher in model(),
-        student in model(),
+        student in student(),
         recipe in recipes(),
         arch in archs(),
         seed in any::<u64>(),
@@ -225,7 +242,7 @@ proptest! {
     #[test]
     fn no_two_live_buffers_share_memory(
         mut teacher in model(),
-        student in model(),
+        student in student(),
         recipe in recipes(),
         seed in any::<u64>(),
     ) {

@@ -117,7 +117,7 @@ impl AdapterParameters {
         let mut column = 0;
         let mut adapted = Vec::new();
         for part in &stack.parts {
-            let name = part.module.layer_parameter(layer, "weight");
+            let name = part.parameter(layer, "weight");
             if let Some(adapter) = adapters.of(&name) {
                 adapted.push((name, adapter, AdaptedPart { scale: adapter.scale, start: column, width: part.rows }));
             }

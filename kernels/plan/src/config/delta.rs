@@ -162,8 +162,6 @@ mod tests {
     #[test]
     fn relatives_with_other_layers_are_refused_by_their_names() {
         for (model_type, name) in [
-            ("qwen3_5_moe", "Qwen3.5 has mixtures of experts"),
-            ("qwen3_5_moe_text", "Qwen3.5 has mixtures of experts"),
             ("qwen3_next", "Qwen3-Next"),
             ("kimi_linear", "Kimi Linear"),
             ("olmo_hybrid", "OLMo Hybrid"),

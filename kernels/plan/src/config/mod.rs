@@ -2,6 +2,7 @@
 
 mod delta;
 mod error;
+mod experts;
 mod fields;
 mod layer;
 mod model;
@@ -12,6 +13,7 @@ mod unsupported;
 
 pub use delta::DeltaHeads;
 pub use error::ConfigError;
+pub use experts::ExpertsConfig;
 pub use fields::pads_by_default;
 pub use layer::{LayerConfig, LayerKind, RopeConfig};
 pub use model::ModelConfig;

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use super::delta::DeltaHeads;
 use super::error::ConfigError;
+use super::experts::{self, ExpertsConfig};
 use super::layer::{LayerConfig, LayerKind, RopeConfig};
 use super::scales::{self, Multipliers};
 use super::tower::text_config;
+use super::unsupported::given;
 use super::{delta, fields, layer, rope, unsupported};
 use crate::columns::logit_columns;
 use crate::family::{Bias, FAMILIES, Family, QkNorm};
@@ -20,8 +22,10 @@ pub struct ModelConfig {
     pub family: &'static Family,
     /// Width of the residual stream.
     pub hidden: u32,
-    /// Width of the MLP.
+    /// Width of the MLP, or of each expert.
     pub intermediate: u32,
+    /// Experts in place of each layer's MLP, in families that have them.
+    pub experts: Option<ExpertsConfig>,
     /// Its layers, from the lowest upward.
     pub layers: Vec<LayerConfig>,
     pub heads: u32,
@@ -96,13 +100,15 @@ impl ModelConfig {
         unsupported::refuse_model(&value["model_type"])?;
         if let Some(text) = text_config(&value)? {
             value = text;
-        } else {
+        } else if given(&value, "moe_intermediate_size").is_none() {
             // A number where text should be is named by its line and column.
             serde_json::from_str::<Raw>(text)?;
         }
         let family = family(&value)?;
         fields::refuse_null(&value, family)?;
+        experts::spell(&mut value, family)?;
         fields::fill(&mut value, family, &fields::REQUIRED);
+        let experts = experts::experts(&mut value, family)?;
         let raw: Raw = Deserialize::deserialize(&value)?;
         unsupported::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
@@ -114,6 +120,7 @@ impl ModelConfig {
             family,
             hidden: raw.hidden_size,
             intermediate: raw.intermediate_size,
+            experts,
             layers: layer::layers(&value, family, raw.layers()?)?,
             heads: raw.num_attention_heads,
             // Of null transformers makes the number of heads.
@@ -150,6 +157,11 @@ impl ModelConfig {
     /// Returns the width of the attention output before its projection.
     pub fn attention_width(&self) -> u32 {
         self.heads * self.head_dim
+    }
+
+    /// Returns the MLPs of a layer that have weights: one, or one for each expert.
+    pub fn mlps(&self) -> u32 {
+        self.experts.map_or(1, ExpertsConfig::matrices)
     }
 
     /// True if a layer has the gated delta rule.
@@ -270,8 +282,10 @@ impl ModelConfig {
             });
         }
         let delta = self.delta_heads.map_or(0, DeltaHeads::projected);
+        let mlps = u64::from(self.intermediate) * u64::from(2 * self.mlps());
         let width = self.vocab.max(self.intermediate).max(self.projected_width()).max(delta);
-        if u64::from(self.hidden) * u64::from(width) > MOST_MATRIX {
+        let width = if self.experts.is_some() { mlps.max(width.into()) } else { width.into() };
+        if u64::from(self.hidden) * width > MOST_MATRIX {
             return inconsistent(format!(
                 "a matrix of {} x {width} is larger than any model's this was made for (2^33 elements)",
                 self.hidden
@@ -475,7 +489,7 @@ mod tests {
             ("attention_dropout", 0.1.into()),
             ("use_sliding_window", true.into()),
             ("layer_types", serde_json::json!(["full_attention", "sliding_attention"])),
-            ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
+            ("architectures", serde_json::json!(["DeepseekV3ForCausalLM"])),
             ("architectures", serde_json::json!(["Qwen2ForCausalLM"])),
             ("model_type", "mixtral".into()),
             ("model_type", "gpt_oss".into()),

@@ -9,10 +9,11 @@ use crate::family::Family;
 
 /// Classes that see images, their `model_type`, and those of their text models: first the one that is meant where none
 /// is named.
-const CLASSES: [(&str, &str, &[&str]); 3] = [
+const CLASSES: [(&str, &str, &[&str]); 4] = [
     ("Gemma3ForConditionalGeneration", "gemma3", &["gemma3_text"]),
     ("Mistral3ForConditionalGeneration", "mistral3", &["mistral", "ministral3"]),
     ("Qwen3_5ForConditionalGeneration", "qwen3_5", &["qwen3_5_text"]),
+    ("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", &["qwen3_5_moe_text"]),
 ];
 
 /// Fields of the whole model that its text model is read with, where it has none of its own.

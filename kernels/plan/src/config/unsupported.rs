@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::fields;
-use crate::family::Family;
+use crate::family::{Experts, Family};
 
 /// The neutral value of a setting.
 pub(super) enum Neutral {
@@ -34,7 +34,8 @@ use Neutral::{Absent, Flag, Number, Text};
 
 pub(super) const WHOLE: &str = "heads are rotated whole";
 pub(super) const UNSCALED: &str = "only unscaled rotary embeddings are supported";
-const DENSE: &str = "mixtures of experts are not supported";
+const DENSE: &str = "mixtures of experts are read of Qwen3 and Qwen3.5 alone";
+const OF_ONE_KIND: &str = "layers are all of one kind: with experts, or none";
 const UNSCALED_VALUES: &str = "activations and logits are not scaled";
 const NOT_CAPPED: &str = "logits are not capped";
 const SWIGLU: &str = "the MLP is SwiGLU: only `silu` is supported";
@@ -43,7 +44,7 @@ const GATED: &str = "a gate, the sigmoid of a part of the query projection, mult
 const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-const SETTINGS: [(&str, Neutral, &str); 39] = [
+const SETTINGS: [(&str, Neutral, &str); 40] = [
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("hidden_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("resid_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
@@ -79,14 +80,15 @@ const SETTINGS: [(&str, Neutral, &str); 39] = [
     ("logit_scale", Number(1.0), UNSCALED_VALUES),
     ("output_gate_type", Text("swish"), "the gate of the delta rule's output is SiLU, which `swish` names"),
     ("mamba_ssm_dtype", Text("float32"), "states and decays are computed in fp32"),
-    ("mlp_only_layers", Absent, DENSE),
+    ("mlp_only_layers", Absent, OF_ONE_KIND),
+    ("decoder_sparse_step", Number(1.0), OF_ONE_KIND),
     ("num_experts", Number(0.0), DENSE),
     ("num_local_experts", Number(0.0), DENSE),
     ("n_routed_experts", Number(0.0), DENSE),
 ];
 
 /// Known models that nobody computes here, by `model_type`.
-const MODELS: [(&str, &str); 16] = [
+const MODELS: [(&str, &str); 14] = [
     ("gpt_oss", "gpt-oss has attention sinks, clamped gates and experts in MXFP4"),
     ("gemma4", GEMMA4),
     ("gemma4_text", GEMMA4),
@@ -98,14 +100,11 @@ const MODELS: [(&str, &str); 16] = [
     ("lfm2_vl", LFM2),
     ("phi3", "Phi-4-mini rotates a part of a head (partial_rotary_factor), Phi-3 scales it by longrope"),
     ("phi4_multimodal", "Phi-4-multimodal rotates a part of a head (partial_rotary_factor)"),
-    ("qwen3_5_moe", QWEN35_MOE),
-    ("qwen3_5_moe_text", QWEN35_MOE),
     ("kimi_linear", "Kimi Linear has layers of Kimi Delta Attention, whose decays are a channel's"),
     ("granitemoehybrid", "Granite 4.0 has layers of Mamba, experts, or gate and up in one tensor"),
     ("qwen3_next", "Qwen3-Next has layers of linear attention and mixtures of experts"),
 ];
 const GEMMA4: &str = "Gemma 4 has embeddings of each layer, and layers that share keys and values";
-const QWEN35_MOE: &str = "this Qwen3.5 has mixtures of experts";
 const LFM2: &str = "LFM2 has layers of convolutions";
 
 /// Refuses a known model by its name.
@@ -144,6 +143,7 @@ fn is_followed(family: &Family, field: &str) -> bool {
         "partial_rotary_factor" => family.delta_rule,
         "query_pre_attn_scalar" => family.root_scales,
         "rope_local_base_freq" => fields::is_known(family, field),
+        "num_experts" => family.experts != Experts::None,
         field => family.multipliers && MULTIPLIERS.contains(&field),
     }
 }

@@ -50,6 +50,9 @@ impl<'a> Run<'a> {
             arch,
             ..
         } = request;
+        if student.experts.is_some() {
+            return Err(PlanError::Experts);
+        }
         if adapters.is_empty() && teachers.iter().any(|teacher| matches!(teacher, Teacher::Base)) {
             return Err(PlanError::BaseWithoutAdapters);
         }

@@ -21,18 +21,18 @@ pub(super) struct Frozen {
 
 impl Frozen {
     pub fn declare(b: &mut Builder, run: &Run<'_>) -> Self {
-        let (dtype, seq_len) = (run.dtype(), run.recipe.seq_len);
+        let (dtype, shape) = (run.dtype(), (run.recipe.tokens(), run.recipe.seq_len));
         let mut teacher = |(number, teacher): (usize, &Teacher<'_>)| {
             let Teacher::Model { config, formats } = teacher else { return None };
             let (name, of) = (of_teacher("teacher", number), category::TEACHER_WEIGHTS);
             let weights = Weights::frozen(b, &name, of, config, (formats, dtype), Passes::Forward);
-            Some(Resident::new(b, &name, config, weights, seq_len))
+            Some(Resident::new(b, &name, config, weights, shape))
         };
         let teachers = run.teachers.iter().enumerate().map(&mut teacher).collect();
         let base = (run.is_int8() && run.adapters.is_some()).then(|| {
             let int8 = (&Formats::int8(), dtype);
             let weights = Weights::frozen(b, "student", category::STUDENT_WEIGHTS, run.student, int8, Passes::Both);
-            Resident::new(b, "student", run.student, weights, seq_len)
+            Resident::new(b, "student", run.student, weights, shape)
         });
         Self { teachers, base }
     }
@@ -105,7 +105,8 @@ impl Residents {
         let parameters = run.adapters.clone();
         let adapters = parameters
             .map(|parameters| AdapterWeights::trained(b, "student.adapters", parameters, &run.recipe, run.share));
-        let tables = |weights| Resident::new(b, "student", config, weights, run.recipe.seq_len);
+        let shape = (tokens, run.recipe.seq_len);
+        let tables = |weights| Resident::new(b, "student", config, weights, shape);
         let base = weights.map(tables).or(base).expect("a student has weights");
         let student = match &adapters {
             Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base.clone() },

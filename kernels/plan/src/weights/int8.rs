@@ -106,7 +106,7 @@ impl Int8Matrices {
     pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, passes: Passes) -> Self {
         let of_layer = |(layer, stacks): (u32, [Stack; 4])| {
             let parts = stacks.into_iter().flat_map(|stack| stack.parts);
-            parts.map(move |part| part.module.layer_parameter(layer, "weight"))
+            parts.map(move |part| part.parameter(layer, "weight"))
         };
         let names = (0..).zip(all_stacks(config)).flat_map(of_layer).collect();
         let (of_rows, of_columns) = (format!("{name}.weights"), format!("{name}.weights.columns"));

@@ -6,6 +6,7 @@ use precast_kernels::{Gamma, Out};
 use super::int8::Int8Matrix;
 use super::weight::{Trained, Weight};
 use crate::adapters::AdaptedPart;
+use crate::config::ExpertsConfig;
 
 /// The weights of an RMSNorm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,6 +123,14 @@ pub struct DeltaRuleWeights {
     pub norm: Norm,
 }
 
+/// The experts of a layer, whose weights are its gate and up, and down: those of each expert, one below the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertWeights {
+    /// Gives logits of experts, then of the shared one's gate; rows behind are zero.
+    pub router: Linear,
+    pub config: ExpertsConfig,
+}
+
 /// The weights of a transformer block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
@@ -138,6 +147,8 @@ pub struct Layer {
     pub o_norm: Option<Norm>,
     /// Norm before the MLP, if any.
     pub post_norm: Option<Norm>,
+    /// Experts in place of one MLP, if any.
+    pub experts: Option<ExpertWeights>,
     /// Gate and up projection.
     pub gate_up: Linear,
     pub down: Linear,
@@ -158,6 +169,15 @@ impl Layer {
             Matrix::Dense(_) | Matrix::Blocks(_) => Out::Dense,
             Matrix::Int8(Int8Matrix { columns: Some(_), .. }) => Out::DenseAndInt8,
             Matrix::Int8(Int8Matrix { columns: None, .. }) => Out::Int8,
+        }
+    }
+
+    /// Returns the formats in which the norm before the MLP is read: a router's logits are computed in the dtype of
+    /// activations.
+    pub(crate) fn post_out(&self) -> Out {
+        match (self.out(), &self.experts) {
+            (Out::Int8, Some(_)) => Out::DenseAndInt8,
+            (out, _) => out,
         }
     }
 

@@ -11,7 +11,7 @@ mod weight;
 pub use adapters::AdapterWeights;
 pub(crate) use int8::Passes;
 pub use int8::{Int8Matrix, Int8Rows};
-pub use layer::{Blocks, DeltaRuleWeights, Layer, Linear, LinearAdapter, Matrix, Norm};
+pub use layer::{Blocks, DeltaRuleWeights, ExpertWeights, Layer, Linear, LinearAdapter, Matrix, Norm};
 pub use model::Weights;
 pub(crate) use rounded::Rounded;
 pub use weight::{Role, Trained, Weight};

@@ -7,7 +7,7 @@ use precast_core::plan::{Builder, Category, Tensor};
 use precast_kernels::{Dtype, Format, Gamma};
 
 use super::int8::{Int8Matrices, Passes};
-use super::layer::{DeltaRuleWeights, Layer, Linear, Matrix, Norm};
+use super::layer::{DeltaRuleWeights, ExpertWeights, Layer, Linear, Matrix, Norm};
 use super::rounded::Rounded;
 use super::scratch::Scratch;
 use super::weight::{Kept, Role, Trained, Weight};
@@ -15,7 +15,7 @@ use crate::category;
 use crate::config::{LayerKind, ModelConfig};
 use crate::family::{DeltaRuleModules, Module, QkNorm};
 use crate::formats::Formats;
-use crate::parameters::{ALIGN, DECAYS, Parameter, Parameters, QK_NORMS, Stack, stacks};
+use crate::parameters::{ALIGN, DECAYS, Parameter, Parameters, QK_NORMS, Stack, router, stacks};
 use crate::recipe::{Precision, Recipe};
 use crate::share::{Shards, Share};
 
@@ -162,7 +162,7 @@ impl Weights {
         let weight = |name: String| named[name.as_str()];
         let norm = |name| Norm { gamma: weight(name), gamma_form: config.family.gamma, eps: config.rms_norm_eps };
         let linear = |layer, (index, stack): (usize, &Stack)| {
-            let parts = |part| stack.parts.iter().map(move |one| weight(one.module.layer_parameter(layer, part)));
+            let parts = |part| stack.parts.iter().map(move |one| weight(one.parameter(layer, part)));
             let joined = |part| {
                 let weights = parts(part).map(Some).reduce(|a, b| a?.join(b?)).flatten();
                 weights.expect("they lie next to each other")
@@ -193,6 +193,16 @@ impl Weights {
                 norm: Norm { gamma_form: Gamma::Weight, ..norm },
             }
         };
+        let experts = |layer| {
+            let of = config.experts?;
+            let parts = router(config, of).map(|part| Some(weight(part.parameter(layer, "weight"))));
+            let joined = parts.reduce(|a, b| a?.join(b?)).flatten().expect("they lie next to each other");
+            let (n, k) = (of.columns(), config.hidden);
+            Some(ExpertWeights {
+                router: Linear { weight: Matrix::Dense(joined), bias: None, n, k, adapter: None },
+                config: of,
+            })
+        };
         let layers = (0..).zip(&config.layers).map(|(layer, of_layer)| {
             let stacks = stacks(config, of_layer.kind);
             let attends = of_layer.kind == LayerKind::Attention;
@@ -207,6 +217,7 @@ impl Weights {
                 o: next(),
                 o_norm: norm_of(&modules.o_norm),
                 post_norm: norm_of(&modules.post_norm),
+                experts: experts(layer),
                 gate_up: next(),
                 down: next(),
                 down_norm: norm_of(&modules.down_norm),

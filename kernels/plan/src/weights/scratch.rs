@@ -34,7 +34,7 @@ impl Scratch {
         let mut slots = [0; 2];
         for (layer, stacks) in (0..).zip(all_stacks(config)) {
             for (index, stack) in stacks.iter().enumerate() {
-                if formats.of(&stack.parts[0].module.layer_parameter(layer, "weight")).is_some() {
+                if formats.of(&stack.parts[0].parameter(layer, "weight")).is_some() {
                     slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
                 }
             }

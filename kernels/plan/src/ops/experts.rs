@@ -1,0 +1,206 @@
+//! A mixture of experts: each token's row goes through those that it chooses.
+
+use precast_kernels::abi::{
+    GemmFwdArgs, GemmSwigluArgs, MoeCombineArgs, MoePermuteArgs, MoeRouteArgs, MoeSortArgs, ROUTE_GROUP,
+};
+use precast_kernels::gemm::{GemmFwd, GemmSwiglu};
+use precast_kernels::moe::{MoeCombine, MoePermute, MoeRoute, MoeSort, most_tiles};
+use precast_kernels::{Dtype, Gate};
+
+use super::Ops;
+use super::rows::ActivationRows;
+use crate::category;
+use crate::config::ExpertsConfig;
+use crate::weights::{ExpertWeights, Int8Rows, Layer, Linear, Matrix};
+use precast_core::plan::{Builder, Tensor};
+
+/// Buffers of a model's routes, which its layers take in turn. They are not transient: benchmarks launch the kernels that
+/// find rows by them again, when other launches have written to transient memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Routes {
+    /// `[tokens, choices]`: experts.
+    choices: Tensor,
+    /// `[tokens, choices]`: earlier choices of the same expert in the group.
+    ranks: Tensor,
+    /// `[groups, matrices]`: choices of each expert in each group of tokens.
+    counts: Tensor,
+    /// `[tokens, choices]`, f32: factor of what each choice computes.
+    weights: Tensor,
+    /// `[tokens, choices]`: row of each choice, where rows lie by expert.
+    places: Tensor,
+    /// `[most_tiles, 4]`
+    tiles: Tensor,
+}
+
+impl Routes {
+    /// Declares them for at most so many tokens.
+    pub(crate) fn declare(b: &mut Builder, name: &str, config: ExpertsConfig, tokens: u32) -> Self {
+        let [rows, counts, tiles] = Self::elems(config, tokens);
+        let mut words =
+            |part: &str, dtype, elems| b.persistent(format!("{name}.routes.{part}"), category::INPUTS, dtype, elems);
+        Self {
+            choices: words("choices", Dtype::U32, rows),
+            ranks: words("ranks", Dtype::U32, rows),
+            counts: words("counts", Dtype::U32, counts),
+            weights: words("weights", Dtype::F32, rows),
+            places: words("places", Dtype::U32, rows),
+            tiles: words("tiles", Dtype::U32, tiles),
+        }
+    }
+
+    /// Returns the elements of rows, counts and tiles of so many tokens.
+    fn elems(config: ExpertsConfig, tokens: u32) -> [u64; 3] {
+        let rows = tokens * config.choices();
+        let counts = u64::from(tokens.div_ceil(ROUTE_GROUP)) * u64::from(config.matrices());
+        [rows.into(), counts, 4 * u64::from(most_tiles(rows, config.matrices()))]
+    }
+
+    /// Returns those of so many tokens.
+    fn first(self, config: ExpertsConfig, tokens: u32) -> Self {
+        let [rows, counts, tiles] = Self::elems(config, tokens);
+        let [choices, ranks, weights, places] =
+            [self.choices, self.ranks, self.weights, self.places].map(|of| of.slice(0, rows));
+        let (counts, tiles) = (self.counts.slice(0, counts), self.tiles.slice(0, tiles));
+        Self { choices, ranks, counts, weights, places, tiles }
+    }
+}
+
+/// Rows in the format of the GEMM that reads them.
+#[derive(Clone, Copy)]
+struct Rows {
+    values: Tensor,
+    /// Scale of each, if in int8.
+    scales: Option<Tensor>,
+}
+
+impl From<Int8Rows> for Rows {
+    fn from(Int8Rows { values, scales }: Int8Rows) -> Self {
+        Self { values, scales: Some(scales) }
+    }
+}
+
+impl Ops<'_> {
+    /// Lowers the experts of a layer, added to the residual stream; the sum is written to `y`, if that is given.
+    pub fn experts(
+        &mut self,
+        (gate, layer, experts): (Gate, &Layer, &ExpertWeights),
+        routes: Routes,
+        x: ActivationRows,
+        (residual, y): (Tensor, Option<Tensor>),
+    ) -> Tensor {
+        let (tokens, config, hidden) = (self.tokens, experts.config, layer.gate_up.k);
+        let logits = self.linear("router", x.dense(), &experts.router).y;
+        let routes = routes.first(config, tokens);
+        self.route(logits, config, &routes);
+        let rows = self.expert_rows("gate_up", x, &layer.gate_up);
+        let rows = self.permute(rows, &routes, (config.choices(), hidden));
+        // From here on there is a row for each choice.
+        self.tokens = tokens * config.choices();
+        let gated = self.gate_up(gate, rows, &routes, (&layer.gate_up, config));
+        let rows = self.expert_rows("down", gated.into(), &layer.down);
+        let computed = self.down(rows, &routes, (&layer.down, config));
+        self.tokens = tokens;
+        let out = y.unwrap_or_else(|| self.rows("combine", hidden));
+        let Routes { weights, places, .. } = routes;
+        let args = MoeCombineArgs { y: computed, places, weights, residual, out, tokens, h: hidden };
+        self.launch("combine", MoeCombine { choices: config.choices(), x: self.x }, args);
+        out
+    }
+
+    /// Lowers the choices of tokens, given logits, and sorts them by expert.
+    fn route(&mut self, logits: Tensor, config: ExpertsConfig, routes: &Routes) {
+        let ExpertsConfig { count: experts, chosen, normalizes: normalize, has_shared: shared } = config;
+        let (tokens, Routes { choices, ranks, counts, weights, places, tiles }) = (self.tokens, *routes);
+        let args = MoeRouteArgs { logits, choices, weights, ranks, counts, tokens, columns: config.columns() };
+        self.launch("route", MoeRoute { chosen, experts, normalize, shared, x: self.x }, args);
+        let list = (tiles.elems / 4) as u32;
+        let args = MoeSortArgs { choices, ranks, counts, places, tiles, tokens, list };
+        self.launch("sort", MoeSort { chosen, experts, shared }, args);
+    }
+
+    /// Returns rows in the format that experts' GEMMs read.
+    fn expert_rows(&mut self, name: &str, x: ActivationRows, linear: &Linear) -> Rows {
+        match linear.weight {
+            Matrix::Int8(_) => self.in_int8(name, x, linear.k).into(),
+            Matrix::Dense(_) | Matrix::Blocks(_) => Rows { values: x.dense(), scales: None },
+        }
+    }
+
+    /// Lowers the copies of rows of width h to where their choices lie.
+    fn permute(&mut self, x: Rows, routes: &Routes, (choices, h): (u32, u32)) -> Rows {
+        let tokens = self.tokens;
+        self.tokens = tokens * choices;
+        let y = match x.scales {
+            Some(_) => self.int8_rows("permute", h).into(),
+            None => Rows { values: self.rows("permute", h), scales: None },
+        };
+        self.tokens = tokens;
+        let args = MoePermuteArgs {
+            x: x.values,
+            x_scale: x.scales,
+            places: routes.places,
+            y: y.values,
+            y_scale: y.scales,
+            tokens,
+            choices,
+            h,
+        };
+        self.launch("permute", MoePermute { x: x.values.format }, args);
+        y
+    }
+
+    /// Returns the matrices of experts, and the scales of their rows, if in int8.
+    fn expert_matrices(&mut self, name: &str, linear: &Linear) -> Rows {
+        match linear.weight {
+            Matrix::Int8(int8) => int8.rows.into(),
+            Matrix::Dense(_) | Matrix::Blocks(_) => Rows { values: self.matrix(name, linear), scales: None },
+        }
+    }
+
+    /// Lowers the gate and up projections of experts, gated.
+    fn gate_up(&mut self, gate: Gate, x: Rows, routes: &Routes, (linear, config): (&Linear, ExpertsConfig)) -> Tensor {
+        let w = self.expert_matrices("gate_up", linear);
+        let n = linear.n / config.matrices() / 2;
+        let y = self.rows("gate_up", n);
+        let args = GemmSwigluArgs {
+            x: x.values,
+            w: w.values,
+            bias: None,
+            y,
+            m: self.tokens,
+            n,
+            k: linear.k,
+            tiles: Some(routes.tiles),
+            x_scale: x.scales,
+            w_scale: w.scales,
+        };
+        let experts = Some(config.matrices());
+        let key = GemmSwiglu { bias: false, experts, gate, w: w.values.format, x: x.values.format };
+        self.launch("gate_up", key, args);
+        y
+    }
+
+    /// Lowers the down projections of experts.
+    fn down(&mut self, x: Rows, routes: &Routes, (linear, config): (&Linear, ExpertsConfig)) -> Tensor {
+        let w = self.expert_matrices("down", linear);
+        let n = linear.n / config.matrices();
+        let y = self.rows("down", n);
+        let args = GemmFwdArgs {
+            x: x.values,
+            w: w.values,
+            bias: None,
+            residual: None,
+            y,
+            m: self.tokens,
+            n,
+            k: linear.k,
+            tiles: Some(routes.tiles),
+            x_scale: x.scales,
+            w_scale: w.scales,
+        };
+        let experts = Some(config.matrices());
+        let key = GemmFwd { bias: false, experts, residual: false, w: w.values.format, x: x.values.format };
+        self.launch("down", key, args);
+        y
+    }
+}
