@@ -10,7 +10,7 @@ use safetensors::tensor::Metadata;
 use super::file::WeightFile;
 use super::kind::Kind;
 use super::store::{Tensor, Tensors};
-use super::{CheckpointError, missing};
+use super::{CheckpointError, experts, missing};
 use crate::base::impostors::{Disguise, read_text};
 use crate::base::lines::bounded;
 use crate::base::notes::note;
@@ -53,6 +53,7 @@ impl Tensors {
             note(format_args!("{path}: images are left out: its text model is read, {}", class.as_str().unwrap_or("")));
             (json, tensors.list) = (text, text_tensors(tensors.list));
         }
+        tensors.list = experts::split(tensors.list);
         Ok((tensors, json))
     }
 

@@ -5,6 +5,7 @@ mod checksum;
 mod cursor;
 mod encode;
 mod error;
+mod experts;
 mod export;
 mod fault;
 mod file;

@@ -1,14 +1,14 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
 use precast_kernels::Gate;
-use precast_plan::family::{Bias, Family, Windows};
+use precast_plan::family::{Bias, Experts, Family, Windows};
 use precast_plan::pads_by_default;
 use serde_json::{Value, json};
 
 use super::keys::{self, KEYS_OF_SCALES, PATTERN_KEY, WINDOW_BASE_KEY, WINDOW_KEY, key_of};
 use super::metadata::{Metadata, required};
 use super::rope;
-use super::{Gguf, delta_rule};
+use super::{Gguf, delta_rule, experts};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::single_file::SingleFile;
 
@@ -113,7 +113,6 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         "architectures": [family.class],
         "model_type": family.model_type,
         "hidden_size": hidden_size,
-        "intermediate_size": integer("feed_forward_length")?,
         "num_hidden_layers": delta_rule::depth(family, metadata)?,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
@@ -135,6 +134,10 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     }
     if let Windows::Between { full, .. } = family.windows {
         add_windows(gguf, full, &mut config)?;
+    }
+    match family.experts {
+        Experts::None => config["intermediate_size"] = integer("feed_forward_length")?.into(),
+        _ => experts::add(gguf, &mut config)?,
     }
     delta_rule::add(gguf, head_dim, &mut config)?;
     for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(gguf.token_ids()?) {

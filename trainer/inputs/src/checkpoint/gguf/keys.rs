@@ -2,7 +2,7 @@
 //! key that is neither could change what the model computes.
 
 use precast_plan::Family;
-use precast_plan::family::{LINEAR, Windows};
+use precast_plan::family::{Experts, LINEAR, Windows};
 
 use super::metadata::Metadata;
 use crate::checkpoint::fault::Fault;
@@ -24,14 +24,14 @@ enum Rule {
 use Rule::{Decimal, Flag, Integer, Taken, Text};
 
 const SCALED: &str = "scaled rotary embeddings are not supported";
-const EXPERTS: &str = "mixtures of experts are not supported";
+const EXPERTS: &str = "of mixtures of experts those of Qwen3 and Qwen3.5 are supported";
 const WINDOW: &str = "sliding-window attention is not supported";
 const CAPPED: &str = "capped logits are not supported";
 const VALUES: &str = "scaled activations and logits are not supported";
 
 /// Keys by what follows the architecture's name, as gguf-py's `constants.py` and llama.cpp's `llama-arch.cpp` have
 /// them.
-const RULES: [(&str, Rule); 45] = [
+const RULES: [(&str, Rule); 48] = [
     ("block_count", Taken),
     ("context_length", Taken),
     ("embedding_length", Taken),
@@ -67,12 +67,15 @@ const RULES: [(&str, Rule); 45] = [
     ("use_parallel_residual", Flag(false, "attention and MLP follow each other")),
     ("swin_norm", Flag(false, "other norms are not supported")),
     ("pooling_type", Integer(0, "embedding models are not supported")),
-    ("expert_count", Integer(0, EXPERTS)),
-    ("expert_used_count", Integer(0, EXPERTS)),
+    (COUNT_KEY, Integer(0, EXPERTS)),
+    (USED_KEY, Integer(0, EXPERTS)),
     ("expert_shared_count", Integer(0, EXPERTS)),
-    ("expert_feed_forward_length", Integer(0, EXPERTS)),
-    ("expert_shared_feed_forward_length", Integer(0, EXPERTS)),
+    (WIDTH_KEY, Integer(0, EXPERTS)),
+    (SHARED_WIDTH_KEY, Integer(0, EXPERTS)),
     ("expert_group_count", Integer(0, EXPERTS)),
+    ("expert_weights_norm", Flag(true, EXPERTS)),
+    ("expert_weights_scale", Decimal(1.0, EXPERTS)),
+    ("expert_gating_func", Integer(1, EXPERTS)),
     ("moe_every_n_layers", Integer(0, EXPERTS)),
     ("interleave_moe_layer_step", Integer(0, EXPERTS)),
     ("leading_dense_block_count", Integer(0, EXPERTS)),
@@ -113,6 +116,14 @@ pub(super) const SECTIONS_KEY: &str = "rope.dimension_sections";
 /// Layers behind the last that predict further tokens; they are not read.
 pub(super) const MTP_KEY: &str = "nextn_predict_layers";
 
+/// Experts of a layer.
+pub(super) const COUNT_KEY: &str = "expert_count";
+/// Experts of a token.
+pub(super) const USED_KEY: &str = "expert_used_count";
+/// Width of an expert.
+pub(super) const WIDTH_KEY: &str = "expert_feed_forward_length";
+pub(super) const SHARED_WIDTH_KEY: &str = "expert_shared_feed_forward_length";
+
 /// Keys that the configuration of a model with the gated delta rule has.
 const DELTA_RULE_KEYS: [&str; 9] =
     [CONV_KEY, STATE_KEY, GROUPS_KEY, RANK_KEY, INNER_KEY, INTERVAL_KEY, RECURRENT_KEY, SECTIONS_KEY, MTP_KEY];
@@ -122,6 +133,8 @@ fn is_followed(family: &Family, rest: &str) -> bool {
     match rest {
         WINDOW_KEY | PATTERN_KEY | WINDOW_BASE_KEY => matches!(family.windows, Windows::Between { .. }),
         rest if SCALING_KEYS.contains(&rest) => family.rope.contains(&LINEAR),
+        COUNT_KEY | USED_KEY | WIDTH_KEY => family.experts != Experts::None,
+        SHARED_WIDTH_KEY => family.experts == Experts::RoutedAndShared,
         rest if DELTA_RULE_KEYS.contains(&rest) => family.delta_rule,
         rest => family.multipliers && KEYS_OF_SCALES.iter().any(|(scale, _)| *scale == rest),
     }

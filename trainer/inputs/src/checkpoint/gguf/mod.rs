@@ -7,6 +7,7 @@
 mod config;
 mod container;
 mod delta_rule;
+mod experts;
 mod export;
 mod file;
 mod key_values;

@@ -1,6 +1,6 @@
 //! Names of tensors: ggml's and Hugging Face's.
 
-use precast_plan::family::{Bias, Family, Module, Modules, QkNorm};
+use precast_plan::family::{Bias, Experts, Family, Module, Modules, QkNorm};
 
 /// Returns the name in GGUF files of a parameter, by its Hugging Face name; none where they have no such tensor.
 pub(super) fn ggml(family: &Family, parameter: &str) -> Option<String> {
@@ -43,7 +43,8 @@ fn in_layer(family: &Family, name: &str, of: fn(&Module) -> [&str; 2]) -> Option
     let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm != QkNorm::None);
     let norms = norms.chain([&m.input_norm, &m.o_norm, &m.post_norm, &m.down_norm].into_iter().flatten());
     let without = norms.chain(delta_rule(m).into_iter().filter(|_| family.delta_rule));
-    let without = without.chain([&m.gate, &m.up, &m.down]).map(|module| (module, Bias::Never));
+    let of_mlp = if family.experts == Experts::None { vec![&m.gate, &m.up, &m.down] } else { of_experts(family) };
+    let without = without.chain(of_mlp).map(|module| (module, Bias::Never));
     let (found, bias) = biases(family).into_iter().chain(without).find(|(found, _)| of(found)[0] == module)?;
     let known = part == "weight" || part == "bias" && bias != Bias::Never;
     known.then(|| format!("{}.{part}", of(found)[1]))
@@ -56,6 +57,13 @@ fn biases(family: &Family) -> [(&'static Module, Bias); 4] {
     let qkv = if family.delta_rule { Bias::Never } else { family.qkv_bias };
     let o = if family.delta_rule || m.o_norm.is_some() { Bias::Never } else { family.o_bias };
     [(&m.q, qkv), (&m.k, qkv), (&m.v, qkv), (&m.o, o)]
+}
+
+/// Modules of a layer with experts besides those that all experts have in one tensor.
+fn of_experts(family: &Family) -> Vec<&'static Module> {
+    let e = &family.modules.experts;
+    let shared = [&e.shared_router, &e.shared_gate, &e.shared_up, &e.shared_down].into_iter();
+    [&e.router].into_iter().chain(shared.filter(|_| family.experts == Experts::RoutedAndShared)).collect()
 }
 
 /// Modules of the gated delta rule with a weight.

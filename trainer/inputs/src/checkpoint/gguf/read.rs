@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use itertools::Itertools;
 use precast_kernels::Gamma;
 use precast_plan::Family;
 use tokenizers::Tokenizer;
 
 use super::container::{self, Header, Named};
-use super::{Gguf, config, delta_rule, names, rope, tokenizer};
+use super::{Gguf, config, delta_rule, experts, names, rope, tokenizer};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::file::WeightFile;
 use crate::checkpoint::form::Form;
@@ -39,7 +40,7 @@ impl Gguf {
         let named = named.into_iter().filter(|named| !depth.is_some_and(|depth| is_behind(&named.name, depth)));
         let tensors = Tensors {
             files: vec![(path.to_owned(), file)],
-            list: named.map(|named| place(family, named)).collect::<Result<_, _>>()?,
+            list: named.map(|named| place(family, named)).flatten_ok().collect::<Result<_, _>>()?,
             form: Form {
                 interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
                 tiled: delta_heads.map(|heads| Tiled { family, heads }),
@@ -144,17 +145,24 @@ fn is_behind(name: &str, layers: u64) -> bool {
     layer.is_some_and(|layer: u64| layer >= layers)
 }
 
-/// Finds a tensor's Hugging Face name, and brings the kernel of a convolution into its shape there.
-fn place(family: &Family, Named { name, offset, mut tensor }: Named) -> Result<(String, Tensor), Fault> {
+/// Finds a tensor's Hugging Face name, or those of each expert's part, and brings the kernel of a convolution and the row
+/// of a shared expert's gate into their shapes there.
+fn place(family: &Family, Named { name, offset, mut tensor }: Named) -> Result<Vec<(String, Tensor)>, Fault> {
+    if let Some(each) = experts::each(family, &name, &tensor) {
+        return Ok(each);
+    }
     if let Some(name) = names::hugging_face(family, &name) {
         if name.ends_with(".conv1d.weight") && tensor.shape.len() == 2 {
             tensor.shape.insert(1, 1);
         }
-        return Ok((name, tensor));
+        if name.ends_with(".shared_expert_gate.weight") && tensor.shape.len() == 1 {
+            tensor.shape.insert(0, 1);
+        }
+        return Ok(vec![(name, tensor)]);
     }
     let reason = match &name[..] {
         rope::FACTORS => "it scales the rotary embedding, which is supported in llama only",
-        _ => "supported are dense models without adapters",
+        _ => "supported are models without adapters",
     };
     Err(Fault::Wrong(format!(
         "tensor {name} at byte {offset} has no place in a {} model that this program knows: {reason}",

@@ -91,6 +91,11 @@ fn check(config: &ModelConfig) -> Result<(), Fault> {
     if !family.has_gguf() {
         return Err(Fault::Wrong(format!("{family} cannot be written as a GGUF file: nothing here reads one of it")));
     }
+    if config.experts.is_some() {
+        return Err(Fault::Wrong(format!(
+            "{family} is not written as a GGUF file: experts are read, and do not train"
+        )));
+    }
     let scalar = query_scalar(config.depth().into(), (*hidden).into(), (*heads).into(), (*head_dim).into());
     if family.root_scales && *score_scale != (scalar as f64).powf(-0.5) as f32 {
         return Err(unsaid(
@@ -127,6 +132,8 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: &Said, fil
         family,
         hidden,
         intermediate,
+        // Refused: no file is written of a model that does not train.
+        experts: _,
         layers,
         heads,
         kv_heads,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod container;
+mod experts;
 mod hostile;
 mod models;
 mod qwen35;

@@ -198,7 +198,7 @@ fn metadata_that_change_the_mathematics_are_refused_by_key() {
     refused(llama().float("llama.rope.scaling.attn_factor", 0.8), "scaled rotary embeddings are not supported");
     refused(llama().float("llama.attn_logit_softcapping", 50.0), "capped logits are not supported");
     refused(llama().float("llama.attention.scale", 0.1), "llama.attention.scale at byte ");
-    refused(llama().integer("llama.expert_count", 8), "mixtures of experts are not supported");
+    refused(llama().integer("llama.expert_count", 8), "of mixtures of experts those of Qwen3");
     refused(llama().flag("llama.attention.causal", false), "only causal attention is supported");
     refused(llama().float("llama.new_knob", 1.0), "is set: this program does not know what it changes in the model");
     refused(llama().integer("llama.attention.head_count", 0), "is 0: there must be a head");

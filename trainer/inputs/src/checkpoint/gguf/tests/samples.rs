@@ -125,15 +125,21 @@ pub(super) fn as_stored(values: &[f32], rows: usize, stored: Stored, order: &[us
 /// Keys of a Qwen3.5 of two layers, of which the second attends: hidden size 32, two query heads and one key head of
 /// 32, of which 8 elements are rotated, intermediate size 48, two key heads and so many value heads of the delta rule.
 pub(super) fn qwen35_shape(values: u32) -> Writer {
-    shape_of("qwen35", 2, [32, 32, 48])
-        .integer("qwen35.rope.dimension_count", 8)
-        .integers("qwen35.rope.dimension_sections", &[2, 1, 1, 0])
-        .integer("qwen35.ssm.conv_kernel", 4)
-        .integer("qwen35.ssm.state_size", 128)
-        .integer("qwen35.ssm.group_count", 2)
-        .integer("qwen35.ssm.time_step_rank", values)
-        .integer("qwen35.ssm.inner_size", 128 * values)
-        .integer("qwen35.full_attention_interval", 2)
+    qwen35_shape_of("qwen35", values)
+}
+
+/// Those keys of an architecture.
+pub(super) fn qwen35_shape_of(architecture: &str, values: u32) -> Writer {
+    let key = |rest: &str| format!("{architecture}.{rest}");
+    shape_of(architecture, 2, [32, 32, 48])
+        .integer(&key("rope.dimension_count"), 8)
+        .integers(&key("rope.dimension_sections"), &[2, 1, 1, 0])
+        .integer(&key("ssm.conv_kernel"), 4)
+        .integer(&key("ssm.state_size"), 128)
+        .integer(&key("ssm.group_count"), 2)
+        .integer(&key("ssm.time_step_rank"), values)
+        .integer(&key("ssm.inner_size"), 128 * values)
+        .integer(&key("full_attention_interval"), 2)
 }
 
 /// The tensors of such a model, with so many tokens: names in files and in Hugging Face's, dimensions as files have

@@ -1,0 +1,83 @@
+//! Experts of a layer in one tensor, taken for a tensor of each: files of one expert after another need nothing.
+
+use std::collections::BTreeMap;
+
+use super::kind::Kind;
+use super::store::Tensor;
+
+/// Where experts lie in one tensor of Hugging Face's files, and the matrices of an expert, one below the other.
+const FUSED: [(&str, &[&str]); 2] =
+    [(".mlp.experts.gate_up_proj", &["gate_proj", "up_proj"]), (".mlp.experts.down_proj", &["down_proj"])];
+
+/// Takes a tensor `[experts, rows, columns]` for the equal parts of each expert's rows: as `name` of expert and part has
+/// them. One of another shape, or of blocks that do not end with a part, stays as it is.
+pub(super) fn parts(
+    tensor: &Tensor,
+    of_expert: u64,
+    name: impl Fn(u64, u64) -> String,
+) -> Option<Vec<(String, Tensor)>> {
+    let [experts, rows, columns] = tensor.shape[..] else { return None };
+    if !rows.is_multiple_of(of_expert) {
+        return None;
+    }
+    let (rows, kind) = (rows / of_expert, tensor.kind.as_ref().ok().copied());
+    let elements = rows.checked_mul(columns)?;
+    if kind == Some(Kind::AprQ8) || kind.is_some_and(|kind| !elements.is_multiple_of(kind.elems())) {
+        return None;
+    }
+    let part = |index: u64| {
+        let first = index * elements;
+        let start = kind.map_or(tensor.start, |kind| kind.range(tensor.start, &(first..first)).start);
+        let (format, kind) = (tensor.format.clone(), tensor.kind.clone());
+        let tensor = Tensor { file: tensor.file, start, shape: vec![rows, columns], format, kind };
+        (name(index / of_expert, index % of_expert), tensor)
+    };
+    Some((0..experts * of_expert).map(part).collect())
+}
+
+/// Takes tensors of all experts of Hugging Face's files for those of each.
+pub(super) fn split(all: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    let each = |(name, tensor): (String, Tensor)| {
+        let fused = FUSED.iter().find_map(|(end, of_expert)| Some((name.strip_suffix(end)?, of_expert)));
+        let split = fused.and_then(|(layer, of_expert)| {
+            let name = |expert, part: u64| format!("{layer}.mlp.experts.{expert}.{}.weight", of_expert[part as usize]);
+            parts(&tensor, of_expert.len() as u64, name)
+        });
+        split.unwrap_or_else(|| vec![(name, tensor)])
+    };
+    all.into_iter().flat_map(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fused(shape: &[u64]) -> BTreeMap<String, Tensor> {
+        let (format, kind) = ("BF16".to_owned(), Ok(Kind::Bf16));
+        let tensor = Tensor { file: 0, start: 100, shape: shape.to_vec(), format, kind };
+        [("model.layers.3.mlp.experts.gate_up_proj".to_owned(), tensor)].into()
+    }
+
+    #[test]
+    fn each_expert_has_its_rows_of_one_tensor() {
+        let split = split(fused(&[3, 4, 5]));
+        let places: Vec<(&str, u64, &[u64])> =
+            split.iter().map(|(name, tensor)| (name.as_str(), tensor.start, &tensor.shape[..])).collect();
+        let shape: &[u64] = &[2, 5];
+        let expected = (0..3).flat_map(|expert| ["gate", "up"].into_iter().enumerate().map(move |part| (expert, part)));
+        let expected: Vec<(String, u64)> = expected
+            .map(|(expert, (part, name))| {
+                let start = 100 + 20 * (2 * expert + part as u64);
+                (format!("model.layers.3.mlp.experts.{expert}.{name}_proj.weight"), start)
+            })
+            .collect();
+        assert_eq!(places, expected.iter().map(|(name, start)| (&**name, *start, shape)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_no_tensor_of_experts_stays() {
+        for shape in [&[3, 5, 5][..], &[4, 5]] {
+            assert_eq!(split(fused(shape)).keys().collect::<Vec<_>>(), ["model.layers.3.mlp.experts.gate_up_proj"]);
+        }
+    }
+}
