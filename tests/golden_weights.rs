@@ -152,5 +152,5 @@ fn weights_that_are_made_are_those_of_python() {
             made += 1;
         }
     }
-    assert_eq!(made, 44);
+    assert_eq!(made, 48);
 }

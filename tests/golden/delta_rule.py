@@ -2,6 +2,7 @@
 
 import torch
 import transformers.models.qwen3_5.modeling_qwen3_5 as qwen35
+import transformers.models.qwen3_5_moe.modeling_qwen3_5_moe as moe
 
 
 def rule(query, key, value, g, beta, **_):
@@ -24,5 +25,6 @@ def gated(self, x, gate):
     return self.weight * normalized * torch.nn.functional.silu(gate)
 
 
-qwen35.torch_chunk_gated_delta_rule = rule
-qwen35.Qwen3_5RMSNormGated.forward = gated
+for module, norm in ((qwen35, qwen35.Qwen3_5RMSNormGated), (moe, moe.Qwen3_5MoeRMSNormGated)):
+    module.torch_chunk_gated_delta_rule = rule
+    norm.forward = gated

@@ -84,6 +84,13 @@ MADE = {
     "made-qwen35": dict(of=TRAINED, model="qwen3_5", rope=GATED_ROPE, case=dict(B=2, S=150, steps=6),
                         teacher=dict(layer_types=[LINEAR, FULL], linear_num_key_heads=1, linear_num_value_heads=2),
                         student=dict(num_hidden_layers=3, full_attention_interval=3, linear_num_key_heads=2, linear_num_value_heads=4)),
+    # Experts in the teacher, of which weights do not add up to 1; then with a shared one.
+    "made-moe": dict(of=TRAINED, model="qwen3", teacher_model="qwen3_moe", case=dict(B=2, S=48, steps=4),
+                     teacher=dict(num_experts=16, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=False)),
+    "made-qwen35-moe": dict(of=TRAINED, model="qwen3_5", teacher_model="qwen3_5_moe", rope=GATED_ROPE, case=dict(B=2, S=70, steps=3),
+                            teacher=dict(layer_types=[LINEAR, FULL], linear_num_key_heads=1, linear_num_value_heads=2, num_experts=12,
+                                         num_experts_per_tok=4, moe_intermediate_size=32, shared_expert_intermediate_size=32),
+                            student=dict(num_hidden_layers=2, full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=4)),
     "made-lora": dict(of=TRAINED, case=dict(lr=2e-3, lora=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "rollouts-reverse": dict(of=WRITTEN, case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
     "rollouts-jsd": dict(of=WRITTEN, model="qwen3", case=dict(
@@ -91,7 +98,8 @@ MADE = {
     "rollouts-forward": dict(of=WRITTEN, model="llama", case=dict(
         beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
 }
-CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", olmo3="Olmo3", qwen2="Qwen2", qwen3="Qwen3", qwen3_5="Qwen3_5", smollm3="SmolLM3")
+CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", olmo3="Olmo3", qwen2="Qwen2", qwen3="Qwen3", qwen3_5="Qwen3_5",
+               qwen3_5_moe="Qwen3_5Moe", qwen3_moe="Qwen3Moe", smollm3="SmolLM3")
 
 
 def make(case, program):
@@ -106,8 +114,8 @@ def make(case, program):
     write()
     c["weights"] = {}
     for role in ["student"] if entry.get("alone") else ["teacher", "student"]:
-        name = CLASSES[entry.get("model", "qwen2")]
-        of_text = "Text" if name in ("Gemma3", "Qwen3_5") else ""
+        name = CLASSES[entry.get(f"{role}_model", entry.get("model", "qwen2"))]
+        of_text = "Text" if name in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
         shape = dict(rope_parameters=dict(entry.get("rope", ROPE))) | entry["of"]["shapes"][role] | entry.get(role, {})
         config = getattr(transformers, f"{name}{of_text}Config")(
             architectures=[f"{name}ForCausalLM"], rms_norm_eps=1e-6, max_position_embeddings=512, bos_token_id=None, eos_token_id=None,

@@ -154,14 +154,24 @@ def model_of(directory, dtype=torch.float32):
     config.attn_implementation = "eager"
     if (directory / "model.safetensors").exists():
         return AutoModelForCausalLM.from_pretrained(directory, config=config, dtype=dtype)
+    config._experts_implementation = "eager"  # float64, which grouped GEMMs do not take
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
-    tensors = {name: torch.from_numpy(value) for name, value in weights.of_model(directory).items()}
+    tensors = {name: torch.from_numpy(value) for name, value in weights.fused(weights.of_model(directory)).items()}
     assert tensors.keys() == dict(model.named_parameters()).keys()
     model.load_state_dict(tensors, strict=False)
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = types.MethodType(norm, module)
+        if type(module).__name__.endswith("TopKRouter"):
+            module.register_forward_hook(assert_gap)
     return model
+
+
+def assert_gap(router, _, out):
+    """No rounding chooses another expert: the last one chosen and the first left out are apart."""
+    ranked = out[0].sort(-1, descending=True).values
+    gap = (ranked[..., router.top_k - 1] - ranked[..., router.top_k]).min().item()
+    assert gap > 1e-4, f"logits of experts are {gap:.1e} apart: take another seed"
 
 
 def adapted(student, case, c):
@@ -178,7 +188,7 @@ def adapted(student, case, c):
 
 def norm(self, x):
     """That of transformers is in float32, whatever the model; so is its eager attention."""
-    if type(self).__name__ in ("Gemma3RMSNorm", "Qwen3_5RMSNorm"):
+    if type(self).__name__ in ("Gemma3RMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm"):
         return (1 + self.weight) * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps))
     return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 

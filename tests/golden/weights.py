@@ -37,6 +37,7 @@ def tensor(seed, scale, name, shape, gamma=1):
     return (base + np.float32(scale) * u).reshape(shape)
 
 
+QWEN3_5 = ("qwen3_5_text", "qwen3_5_moe_text")
 # Norms of layers: those of every family but these.
 NORMS = ("input_layernorm", "post_attention_layernorm")
 BEHIND = ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -56,9 +57,42 @@ def delta_rule(at, config):
     yield f"{at}out_proj.weight", (hidden, width)
 
 
+def mlp(at, hidden, width):
+    """Those of an MLP."""
+    for projection in ("gate", "up"):
+        yield f"{at}{projection}_proj.weight", (width, hidden)
+    yield f"{at}down_proj.weight", (hidden, width)
+
+
+def experts(at, config):
+    """Those of a mixture of experts, one expert after another."""
+    hidden, width = config["hidden_size"], config["moe_intermediate_size"]
+    count = config.get("num_experts") or config["num_local_experts"]
+    yield f"{at}gate.weight", (count, hidden)
+    for expert in range(count):
+        yield from mlp(f"{at}experts.{expert}.", hidden, width)
+    if "shared_expert_intermediate_size" in config:
+        yield f"{at}shared_expert_gate.weight", (1, hidden)
+        yield from mlp(f"{at}shared_expert.", hidden, config["shared_expert_intermediate_size"])
+
+
+def fused(tensors):
+    """Those of a model as transformers has them in memory: gate and up, and down, of all experts in one tensor each."""
+    parts = {}
+    for name in [name for name in tensors if ".mlp.experts." in name]:
+        layer, rest = name.split(".mlp.experts.")
+        parts.setdefault(layer, {})[rest.removesuffix("_proj.weight")] = tensors.pop(name)
+    for layer, of in parts.items():
+        count = len(of) // 3
+        gate_up = [np.concatenate([of[f"{expert}.gate"], of[f"{expert}.up"]]) for expert in range(count)]
+        tensors[f"{layer}.mlp.experts.gate_up_proj"] = np.stack(gate_up)
+        tensors[f"{layer}.mlp.experts.down_proj"] = np.stack([of[f"{expert}.down"] for expert in range(count)])
+    return tensors
+
+
 def shapes(config):
     """Names and shapes of a model's parameters."""
-    hidden, mlp, heads, kv = (config[name] for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"))
+    hidden, heads, kv = (config[name] for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     d = config.get("head_dim") or hidden // heads
     yield "model.embed_tokens.weight", (config["vocab_size"], hidden)
     yield "model.norm.weight", (hidden,)
@@ -68,18 +102,16 @@ def shapes(config):
         at = f"model.layers.{layer}."
         for norm in NORMS_OF.get(config["model_type"], NORMS):
             yield f"{at}{norm}.weight", (hidden,)
-        for projection in ("gate", "up"):
-            yield f"{at}mlp.{projection}_proj.weight", (mlp, hidden)
-        yield f"{at}mlp.down_proj.weight", (hidden, mlp)
+        yield from experts(f"{at}mlp.", config) if "moe_intermediate_size" in config else mlp(f"{at}mlp.", hidden, config["intermediate_size"])
         if config.get("layer_types", [])[layer : layer + 1] == ["linear_attention"]:
             yield from delta_rule(f"{at}linear_attn.", config)
             continue
-        is_gated = config["model_type"] == "qwen3_5_text"
+        is_gated = config["model_type"] in QWEN3_5
         for projection, count in (("q", heads * (2 if is_gated else 1)), ("k", kv), ("v", kv)):
             yield f"{at}self_attn.{projection}_proj.weight", (count * d, hidden)
             if config["model_type"] == "qwen2":
                 yield f"{at}self_attn.{projection}_proj.bias", (count * d,)
-            if config["model_type"] in ("qwen3", "olmo2", "olmo3", "gemma3_text", "qwen3_5_text") and projection != "v":
+            if config["model_type"] in ("qwen3", "qwen3_moe", "olmo2", "olmo3", "gemma3_text", *QWEN3_5) and projection != "v":
                 yield f"{at}self_attn.{projection}_norm.weight", (count * d if "olmo" in config["model_type"] else d,)
         yield f"{at}self_attn.o_proj.weight", (hidden, heads * d)
 
@@ -106,7 +138,7 @@ def of_adapter(case):
 
 def made(case, role, config, shapes):
     seed = json.loads((case / "case.json").read_text())["seed"]
-    gamma = 0 if config["model_type"] in ("gemma3_text", "qwen3_5_text") else 1
+    gamma = 0 if config["model_type"] in ("gemma3_text", *QWEN3_5) else 1
     return {name: tensor(seed, config["initializer_range"], f"{role}.{name}", shape, gamma) for name, shape in shapes}
 
 
