@@ -29,6 +29,7 @@ mod ends;
 mod epochs;
 mod evidence;
 mod examples;
+mod experts;
 mod export;
 mod faults;
 mod fits;

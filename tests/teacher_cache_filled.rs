@@ -42,6 +42,7 @@ fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
         ("made-granite", "fp32"),
         ("made-gemma3", "bf16"),
         ("made-qwen35", "bf16"),
+        ("made-moe", "bf16"),
     ] {
         let mut case = Case::golden(name);
         three_layers(&mut case);

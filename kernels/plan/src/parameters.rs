@@ -137,7 +137,8 @@ pub(crate) fn stacks(config: &ModelConfig, kind: LayerKind) -> [Stack; 4] {
     ]
 }
 
-/// Returns the GEMMs of experts: gate and up of each, one expert below the other, then of the shared one; down likewise.
+/// Returns the GEMMs of experts: gate and up of each, one expert below the other, then of the shared one; down
+/// likewise.
 fn expert_stacks(config: &ModelConfig, experts: ExpertsConfig) -> [Stack; 2] {
     let m = &config.family.modules.experts;
     let stack = |of_expert: [&[&'static Module]; 2], rows, columns| {

@@ -107,7 +107,8 @@ fn with<P: bytemuck::Pod>(key: &str, params: P, contents: &[(&str, Vec<u32>)]) -
     case
 }
 
-/// Tokens that all choose alike, and logits that are not numbers: every row has a place of its own, and every tile rows.
+/// Tokens that all choose alike, and logits that are not numbers: every row has a place of its own, and every tile
+/// rows.
 #[test]
 fn whatever_a_router_says_each_choice_has_a_place() {
     const TOKENS: u32 = 150;

@@ -35,7 +35,8 @@ fn tiles(experts: Option<u32>, rows: usize, views: &mut Views<'_>) -> Vec<(usize
     entries.map(|[expert, first, end]| (expert, first..end)).filter(|(_, rows)| !rows.is_empty()).collect()
 }
 
-/// Computes `y = x w^T`, y [m, n], with both inputs in one format, by the matrix of each row's expert if there are some.
+/// Computes `y = x w^T`, y [m, n], with both inputs in one format, by the matrix of each row's expert if there are
+/// some.
 fn multiply(y: &mut [f32], (format, experts): (Format, Option<u32>), [m, n, k]: [usize; 3], views: &mut Views<'_>) {
     let tiles = tiles(experts, m, views);
     if format != Dtype::I8 {

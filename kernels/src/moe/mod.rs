@@ -1,15 +1,17 @@
-//! A mixture of experts, forward: each token's row goes through the experts that it chooses, and a shared one if there is
-//! one.
+//! A mixture of experts, forward: each token's row goes through the experts that it chooses, and a shared one if there
+//! is one.
 //!
 //! - `moe.route`: chooses the `chosen` largest of a token's logits, of equals the lower expert. Weights are the softmax
 //!   over all experts, or over those chosen (`normalize`); the shared expert's is the sigmoid of its own logit.
-//! - `moe.sort`: gives each choice a row, where rows lie by expert, then by token, and lists tiles of each expert's rows.
+//! - `moe.sort`: gives each choice a row, where rows lie by expert, then by token, and lists tiles of each expert's
+//!   rows.
 //! - `moe.permute`: copies rows there, once for each choice; [`gemm`](crate::gemm) with `experts` multiplies them.
 //! - `moe.combine`: `out[t] = sum over choices of weight y[place] + residual[t]`.
 //!
-//! Nothing is dropped and nothing padded: tokens times choices are rows, whatever is chosen, and only how they divide among
-//! experts is known on the device. Sums of a token are in the order of its choices, so its result depends on its own row
-//! alone. Sources: Shazeer et al., "Outrageously Large Neural Networks", 2017; Gale et al., "MegaBlocks", 2023 (sorted rows).
+//! Nothing is dropped and nothing padded: tokens times choices are rows, whatever is chosen, and only how they divide
+//! among experts is known on the device. Sums of a token are in the order of its choices, so its result depends on its
+//! own row alone. Sources: Shazeer et al., "Outrageously Large Neural Networks", 2017; Gale et al., "MegaBlocks", 2023
+//! (sorted rows).
 
 mod host;
 

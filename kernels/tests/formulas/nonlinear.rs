@@ -8,8 +8,8 @@ use super::ELSEWHERE;
 /// and norms of heads, whose large samples have an eps that does not show.
 const LINEAR: &str = "add attention.delta cast column_sum.finish column_sum.partial embedding.bwd embedding.fwd \
     fill gemm.dgrad gemm.fwd gemm.wgrad grad_distance.partial grad_norm.finish grad_norm.partial kv.store \
-    lora.dgrad_a lora.dgrad_b lora.fwd_a lora.fwd_b lora.wgrad moe.combine moe.permute qk_norm.bwd qk_norm.dgrad qk_norm.fwd \
-    rope.bwd rope.fwd sample.advance scale";
+    lora.dgrad_a lora.dgrad_b lora.fwd_a lora.fwd_b lora.wgrad moe.combine moe.permute qk_norm.bwd \
+    qk_norm.dgrad qk_norm.fwd rope.bwd rope.fwd sample.advance scale";
 
 fn is_linear(key: &Key) -> bool {
     LINEAR.split(' ').any(|op| op == key.op())

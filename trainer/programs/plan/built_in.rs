@@ -16,8 +16,11 @@ const TOKENIZERS: [(&str, &[&str]); 10] = [
     ("Ministral 3", &["mistralai/Ministral-3-3B-Base-2512", "mistralai/Ministral-3-8B-Base-2512"]),
     ("OLMo 2", &["allenai/OLMo-2-0425-1B", "allenai/OLMo-2-1124-7B"]),
     ("Qwen2.5", &["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-7B"]),
-    ("Qwen3", &["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B"]),
-    ("Qwen3.5", &["Qwen/Qwen3.5-0.8B", "Qwen/Qwen3.5-2B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B"]),
+    ("Qwen3", &["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"]),
+    (
+        "Qwen3.5",
+        &["Qwen/Qwen3.5-0.8B", "Qwen/Qwen3.5-2B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-35B-A3B"],
+    ),
     ("SmolLM2", &["HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-360M", "HuggingFaceTB/SmolLM2-1.7B"]),
     ("SmolLM3", &["HuggingFaceTB/SmolLM3-3B"]),
 ];
@@ -77,7 +80,11 @@ impl fmt::Display for BuiltIn {
             "No kernels are embedded: this trainer runs on the simulated GPU alone, any model of a supported family.\n\
              A build for GPUs has kernels for these models and their fine-tuned versions."
         })?;
-        writeln!(f, "\nModels of one row share a tokenizer, so each can teach the others of its row.\n")?;
+        writeln!(
+            f,
+            "\nModels of one row share a tokenizer, so each can teach the others of its row. Those with \
+             experts (A3B) do not train.\n"
+        )?;
         for Sharing { tokenizer, models } in &self.tokenizers {
             writeln!(f, "  {tokenizer:<11} {}", models.join("  "))?;
         }

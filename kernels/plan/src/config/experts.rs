@@ -62,8 +62,8 @@ pub(super) fn spell(config: &mut Value, family: &Family) -> Result<(), ConfigErr
 /// Reads the experts of a family that has some, whose defaults are written out; writes their width as that of the MLP.
 ///
 /// # Errors
-/// [`ConfigError`] for layers without experts, more choices than experts, more of either than kernels take, and a shared
-/// expert of another width.
+/// [`ConfigError`] for layers without experts, more choices than experts, more of either than kernels take, and a
+/// shared expert of another width.
 pub(super) fn experts(config: &mut Value, family: &Family) -> Result<Option<ExpertsConfig>, ConfigError> {
     if family.experts == Experts::None {
         return Ok(None);

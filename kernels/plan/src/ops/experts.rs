@@ -14,8 +14,8 @@ use crate::config::ExpertsConfig;
 use crate::weights::{ExpertWeights, Int8Rows, Layer, Linear, Matrix};
 use precast_core::plan::{Builder, Tensor};
 
-/// Buffers of a model's routes, which its layers take in turn. They are not transient: benchmarks launch the kernels that
-/// find rows by them again, when other launches have written to transient memory.
+/// Buffers of a model's routes, which its layers take in turn. They are not transient: benchmarks launch the kernels
+/// that find rows by them again, when other launches have written to transient memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Routes {
     /// `[tokens, choices]`: experts.

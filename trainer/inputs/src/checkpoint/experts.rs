@@ -9,8 +9,8 @@ use super::store::Tensor;
 const FUSED: [(&str, &[&str]); 2] =
     [(".mlp.experts.gate_up_proj", &["gate_proj", "up_proj"]), (".mlp.experts.down_proj", &["down_proj"])];
 
-/// Takes a tensor `[experts, rows, columns]` for the equal parts of each expert's rows: as `name` of expert and part has
-/// them. One of another shape, or of blocks that do not end with a part, stays as it is.
+/// Takes a tensor `[experts, rows, columns]` for the equal parts of each expert's rows: as `name` of expert and part
+/// has them. One of another shape, or of blocks that do not end with a part, stays as it is.
 pub(super) fn parts(
     tensor: &Tensor,
     of_expert: u64,

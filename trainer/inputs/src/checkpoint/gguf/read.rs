@@ -145,8 +145,8 @@ fn is_behind(name: &str, layers: u64) -> bool {
     layer.is_some_and(|layer: u64| layer >= layers)
 }
 
-/// Finds a tensor's Hugging Face name, or those of each expert's part, and brings the kernel of a convolution and the row
-/// of a shared expert's gate into their shapes there.
+/// Finds a tensor's Hugging Face name, or those of each expert's part, and brings the kernel of a convolution and the
+/// row of a shared expert's gate into their shapes there.
 fn place(family: &Family, Named { name, offset, mut tensor }: Named) -> Result<Vec<(String, Tensor)>, Fault> {
     if let Some(each) = experts::each(family, &name, &tensor) {
         return Ok(each);

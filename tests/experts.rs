@@ -1,0 +1,108 @@
+//! Teachers with experts: the bits of a run whoever computes it, those of a row beside others, and what is refused.
+
+use crate::ranks::assert_same;
+use crate::support::prelude::*;
+use crate::teacher_cache::fill;
+
+const SHAPE: &str = "--batch-size 1 --seq-len 48 --grad-accum 4 --lr 1e-3 --steps 2 --precision bf16 --untrained";
+
+fn case() -> Case {
+    Case::golden("made-moe")
+}
+
+#[test]
+fn ranks_and_a_cached_teacher_give_one_set_of_weights() {
+    skip_if!(is_on_gpu());
+    let case = case();
+    let run = |out: &str, arguments: &str| {
+        case.distill(out, [SHAPE, "--packing none --replicas 4", arguments]).succeeds();
+    };
+    run("one", "");
+    run("two", "--gpus 2");
+    assert_same(&case.path("two"), &case.path("one"), "2");
+    fill(&case, "cache", ["--precision bf16 --seq-len 48 --batch-size", "3"]).succeeds();
+    run("cached", "--teacher-cache cache");
+    assert!(case.bits("cached") == case.bits("one"));
+    run("parts", "--steps 1");
+    run("parts", "--resume");
+    assert!(case.bits("parts") == case.bits("one"));
+}
+
+/// A token's experts have other rows beside it, and more or fewer tiles.
+#[test]
+fn a_row_scores_the_same_beside_any_others() {
+    for case in ["made-moe", "made-qwen35-moe"].map(Case::golden) {
+        let row = |(index, length): (u32, u32)| {
+            let ids: Vec<u32> = (0..length).map(|token| (7 * token + 13 * index) % 256).collect();
+            serde_json::json!({ "input_ids": ids }).to_string() + "\n"
+        };
+        let rows: String = (0..).zip([2, 30, 5, 48, 17, 2, 33, 40]).map(row).collect();
+        case.write("rows.jsonl", rows);
+        for precision in ["fp32", "bf16"] {
+            let score = |batch: &str| {
+                let line = "eval --model golden/teacher --data rows.jsonl --seq-len 48 --untrained --json --batch-size";
+                let printed = case.run([line, batch, "--precision", precision]).succeeds();
+                let value: Value = serde_json::from_str(&printed).expect("a score");
+                (value["nll"].to_string(), value["tokens"].to_string())
+            };
+            let alone = score("1");
+            assert!(["2", "8"].iter().all(|batch| score(batch) == alone), "{precision}: {alone:?}");
+        }
+    }
+}
+
+#[test]
+fn every_token_that_is_written_has_the_logits_of_the_forward_pass() {
+    for case in ["made-moe", "made-qwen35-moe"].map(Case::golden) {
+        let line = "selftest --model golden/teacher --precision bf16 --tokens 200 --seq-len 40 --rows 5";
+        let [printed, _] = case.run(line).says();
+        assert!(printed.contains(": 0 differ"), "{printed}");
+    }
+}
+
+/// Widths that int8 rotates; a teacher quantized to 8 bits is near its own.
+#[test]
+fn experts_compute_in_int8() {
+    let case = case();
+    let mut config = case.json("golden/teacher/config.json");
+    (config["moe_intermediate_size"], config["num_local_experts"]) = (32.into(), 8.into());
+    random_model(case.dir.path(), "wide", 1, &config);
+    let kl = |format: &str| {
+        let line = "eval compare --untrained --json --model wide --data golden/tokens.bin --seq-len 48 --against bf16";
+        let compared = case.run([line, "--format", format]).json();
+        compared["measured"]["kl_mean"].as_f64().unwrap_or_else(|| panic!("{compared}"))
+    };
+    let found = kl("int8");
+    assert!(found > 0.0 && found < 0.05, "{found}");
+}
+
+#[test]
+fn experts_do_not_train_and_carry_no_adapters() {
+    let case = case();
+    let line = "--data golden/tokens.bin --out out --seq-len 8 --batch-size 1 --steps 1";
+    for words in [
+        "train --model golden/teacher",
+        "train --model golden/teacher --lora-rank 4",
+        "distill --teacher golden/teacher --student golden/teacher --allow-identical",
+    ] {
+        case.run([words, line]).fails(2, "error: experts do not train, and carry no adapters");
+        assert!(!case.has("out"), "{words}");
+    }
+}
+
+#[test]
+fn models_that_nothing_here_computes_are_refused_by_name() {
+    let case = case();
+    let config = "golden/teacher/config.json";
+    let before = case.json(config);
+    let refused = |field: &str, value: Value, reason: &str| {
+        case.change(config, |json| json[field] = value);
+        case.run("eval --model golden/teacher --data golden/tokens.bin --seq-len 8").fails(5, reason);
+        case.write(config, before.to_string());
+    };
+    refused("mlp_only_layers", serde_json::json!([1]), "mlp_only_layers = [1]: layers are all of one kind");
+    refused("num_experts_per_tok", 17.into(), "num_experts_per_tok is 17, and num_experts 16");
+    refused("num_local_experts", 20.into(), "model.layers.0.mlp.experts.16.gate_proj.weight is missing");
+    refused("num_local_experts", 12.into(), "model.layers.0.mlp.experts.12.down_proj.weight is not expected");
+    refused("moe_intermediate_size", 32.into(), "model.layers.0.mlp.experts.0.gate_proj.weight is [24, 128]");
+}
