@@ -76,6 +76,17 @@ fn experts_compute_in_int8() {
     assert!(found > 0.0 && found < 0.05, "{found}");
 }
 
+/// 48 tokens choose three experts of 16: 144 rows, of which each expert may have a tile that is not full.
+#[test]
+fn a_plan_says_how_many_tiles_experts_take() {
+    let case = case();
+    let line = "plan --teacher golden/teacher --student golden/student --batch-size 1 --seq-len 48 --device sim";
+    let said = case.run(line).succeeds();
+    assert!(said.contains("\nexperts: 144 rows a layer, in at most 17 tiles of 128\n"), "{said}");
+    let expected = serde_json::json!([{ "rows": 144, "most_tiles": 17, "rows_of_a_tile": 128 }]);
+    assert_eq!(case.run([line, "--json"]).json()["experts"], expected);
+}
+
 #[test]
 fn experts_do_not_train_and_carry_no_adapters() {
     let case = case();

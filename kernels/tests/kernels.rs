@@ -146,8 +146,9 @@ fn every_output_is_compared_with_its_reference() {
     }
 }
 
-/// Operations that sum up, or have no more than a number for each token.
-const SMALL: [&str; 5] = ["column_sum.finish", "grad_norm.finish", "head.metrics", "lora.wgrad", "sample.advance"];
+/// Operations that sum up, or have no more than a few numbers for each token.
+const SMALL: [&str; 7] =
+    ["column_sum.finish", "grad_norm.finish", "head.metrics", "lora.wgrad", "moe.route", "moe.sort", "sample.advance"];
 
 #[test]
 fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {

@@ -70,6 +70,7 @@ pub use hidden_plan::{HiddenBuffers, HiddenPlan};
 pub use lowered::Lowered;
 pub use model::Resident;
 pub use objective::{Divergence, Objective};
+pub use ops::Routes;
 pub use parameters::{Parameter, Parameters};
 pub use precast_core::plan::{
     Buffer, BufferId, Build, Category, Cublas, Exchange, Executor, Launch, Lifetime, MemoryTable, Node, Phase, Plan,

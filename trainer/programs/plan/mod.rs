@@ -5,6 +5,7 @@ mod built_in;
 mod changes;
 mod cuda_cores;
 mod data;
+mod experts;
 mod forms;
 mod generation;
 mod kernels;

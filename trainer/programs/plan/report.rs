@@ -14,6 +14,7 @@ use super::Target;
 use super::answer::Answer;
 use super::cuda_cores::OnCudaCores;
 use super::data::PlannedData;
+use super::experts::ExpertTiles;
 use super::forms::Forms;
 use super::kernels::{Kernels, Missing, Products};
 use super::rollouts::Rollouts;
@@ -73,6 +74,9 @@ pub struct Report {
     pub(super) missing_kernels: Option<Missing>,
     /// Those of a step, as `bench` lists them.
     pub(super) launches: Vec<StepLaunches>,
+    /// None without a teacher with experts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) experts: Vec<ExpertTiles>,
     /// None where tensor cores compute all GEMMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) on_cuda_cores: Option<OnCudaCores>,
@@ -238,6 +242,7 @@ impl Report {
             missing_kernels: Missing::of(&config.target.kernels, config.model_names(), code, &kernels),
             kernels,
             launches: groups.iter().map(StepLaunches::of).collect(),
+            experts: ExpertTiles::of(plan),
             on_cuda_cores: OnCudaCores::of(&groups, arch),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, (data.as_ref(), cache), &plan.plan, target.peak()),

@@ -29,6 +29,7 @@ impl Report {
                 Detail::Brief => writeln!(f, "{}, which --verbose lists", count(self.kernels.list.len(), "kernel"))?,
                 Detail::Full => self.launches_text(f)?,
             }
+            self.experts.iter().try_for_each(|tiles| writeln!(f, "{tiles}"))?;
             self.on_cuda_cores.iter().try_for_each(|gemms| writeln!(f, "{gemms}"))?;
             write!(f, "{}", self.step)?;
             self.data.iter().try_for_each(|data| write!(f, "\n{data}"))?;

@@ -48,6 +48,17 @@ impl Routes {
         }
     }
 
+    /// Returns the rows of a layer's experts: tokens times choices.
+    pub fn rows(&self) -> u64 {
+        self.places.elems
+    }
+
+    /// Returns the most tiles of a layer's list, each of at most [`EXPERT_TILE`](precast_kernels::moe::EXPERT_TILE)
+    /// rows.
+    pub fn most_tiles(&self) -> u64 {
+        self.tiles.elems / 4
+    }
+
     /// Returns the elements of rows, counts and tiles of so many tokens.
     fn elems(config: ExpertsConfig, tokens: u32) -> [u64; 3] {
         let rows = tokens * config.choices();
