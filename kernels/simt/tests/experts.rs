@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use crate::SIMT;
 use crate::rows::{launched, variants};
 
-/// Most rows of experts that are compared.
-const MOST_ROWS: usize = 140;
+/// Fewest rows of experts that are compared: the smallest such sample of several tiles is.
+const LEAST_ROWS: usize = 33;
 
 /// What a launch computes of rows of an expert: the launch of the dense GEMM with these rows and that expert's weights.
 fn dense(key: &Key, grouped: &Case, [expert, first, end]: [usize; 3]) -> Case {
@@ -74,7 +74,10 @@ fn rows_of_experts_are_those_of_dense_gemms() {
                 key.kernel().samples().into_iter().filter(|params| key.kernel().admits(pair.variant, params));
             let cases = admitted.map(|params| Case::new(key, &params, 3));
             let rows = |case: &Case| tiles(case).iter().map(|tile| tile[2] - tile[1]).sum::<usize>();
-            let case = cases.filter(|case| rows(case) <= MOST_ROWS).max_by_key(rows).expect("a sample");
+            let case = cases
+                .filter(|case| rows(case) >= LEAST_ROWS && tiles(case).len() > 1)
+                .min_by_key(rows)
+                .expect("a sample");
             let program = SIMT.compile(&pair.source(), &pair.defines(arch), arch).unwrap();
             let found = output(&case, &launched(&program, &pair, &case));
             // By a dense variant of its kind: tensor cores by `wgmma` or `mma`, or CUDA cores.
