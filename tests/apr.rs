@@ -120,6 +120,16 @@ fn families_with_windows_are_not_read() {
     }
 }
 
+/// Nor would it be said how experts are stored.
+#[test]
+fn families_with_experts_are_not_read() {
+    for (name, class) in [("qwen3_moe", "Qwen3MoeForCausalLM"), ("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM")] {
+        let case = write(format!("--set architecture=\"{name}\" --set model_type=\"{name}\""));
+        let refused = Checkpoint::open(&case.path("model.apr")).err().unwrap().to_string();
+        assert!(refused.contains(&format!("experts of {class} are not read")), "{refused}");
+    }
+}
+
 /// What programs make of it is what they make of the directory that says the same.
 #[test]
 fn a_model_scores_and_teaches_as_its_directory_does() {

@@ -1,6 +1,6 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
-use precast_plan::family::{Bias, FAMILIES, Family, QkNorm, Windows};
+use precast_plan::family::{Bias, Experts, FAMILIES, Family, QkNorm, Windows};
 use precast_plan::{ModelConfig, pads_by_default};
 use serde_json::{Value, json};
 
@@ -18,8 +18,10 @@ const MAX_POSITIONS: u64 = 32768;
 /// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no
 /// family, but not of another one.
 pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
-    let says_windows = |family: &Family| family.windows == Windows::Never && !family.delta_rule;
-    let supported = || format!("supported are {}", Family::list(says_windows, |family| family.model_type));
+    let says_layers = |family: &Family| family.windows == Windows::Never && !family.delta_rule;
+    let has_experts = |family: &Family| family.experts != Experts::None;
+    let is_read = |family: &Family| says_layers(family) && !has_experts(family);
+    let supported = || format!("supported are {}", Family::list(is_read, |family| family.model_type));
     let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
         return Err(missing("architecture", supported()));
     };
@@ -32,7 +34,10 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     let other = |other: &Family| other != family;
     match metadata.given(&["model_type"]).filter(|(_, value)| spelled(value).is_some_and(other)) {
         Some((key, value)) => Err(refuse(key, value, format!("architecture names {family}. Convert the model again"))),
-        None if !says_windows(family) => {
+        None if has_experts(family) => {
+            Err(refuse(key, value, format!("experts of {family} are not read. Give its Hugging Face directory")))
+        }
+        None if !says_layers(family) => {
             let does = if family.delta_rule { "attend" } else { "see a window" };
             let unsaid = format!("files of {family} do not say which layers {does}. Give its Hugging Face directory");
             Err(refuse(key, value, unsaid))
