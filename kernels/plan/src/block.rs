@@ -12,7 +12,7 @@ use precast_core::plan::Tensor;
 pub(crate) struct TransformerBlock<'a> {
     pub weights: &'a Layer,
     pub mixer: Mixer<'a>,
-    /// Where rows go, if there are experts.
+    /// Rows and tiles of its experts, if there are some.
     pub routes: Option<Routes>,
     /// Factor of what mixer and MLP add to the residual stream.
     pub residual_scale: f32,

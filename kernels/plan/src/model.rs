@@ -24,7 +24,7 @@ pub struct Resident {
     pub ropes: Vec<Rope>,
     /// Its matrices quantized at load.
     pub staged: Vec<Staged>,
-    /// Where rows go of a model with experts.
+    /// Rows and tiles of its experts, if there are some.
     pub routes: Option<Routes>,
     /// Keys and values by layer, of a model that decodes.
     pub caches: Vec<LayerCache>,

@@ -199,7 +199,7 @@ impl Parameters {
         {
             all.add(modules.delta_rule.conv.layer_parameter(layer, "weight"), &[heads.channels().into(), 1, TAPS]);
         }
-        // Nor is a router's in any format but that of activations.
+        // Routers are not quantized: they precede the matrices, which are.
         if let Some(experts) = config.experts {
             (0..config.depth()).for_each(|layer| all.add_router(layer, config, experts));
         }

@@ -12,7 +12,7 @@ use crate::rows::{launched, variants};
 /// Fewest rows of experts that are compared: the smallest such sample of several tiles is.
 const LEAST_ROWS: usize = 33;
 
-/// What a launch computes of rows of an expert: the launch of the dense GEMM with these rows and that expert's weights.
+/// Returns the launch of a dense GEMM that computes rows of one expert: with these rows and that expert's weights.
 fn dense(key: &Key, grouped: &Case, [expert, first, end]: [usize; 3]) -> Case {
     let mut params = grouped.params.clone();
     // `m`, behind the addresses.

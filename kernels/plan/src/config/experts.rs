@@ -38,14 +38,11 @@ impl ExpertsConfig {
 }
 
 /// Spells fields of a family with experts in one way: `num_experts`, which files of transformers 5 call
-/// `num_local_experts`, and the width of an expert as that of the MLP.
+/// `num_local_experts`.
 ///
 /// # Errors
 /// [`ConfigError`] for two numbers of experts that differ.
 pub(super) fn spell(config: &mut Value, family: &Family) -> Result<(), ConfigError> {
-    if family.experts == Experts::None {
-        return Ok(());
-    }
     if family.experts == Experts::Routed
         && let Some(local) = given(config, "num_local_experts").cloned()
     {
@@ -62,8 +59,8 @@ pub(super) fn spell(config: &mut Value, family: &Family) -> Result<(), ConfigErr
 /// Reads the experts of a family that has some, whose defaults are written out; writes their width as that of the MLP.
 ///
 /// # Errors
-/// [`ConfigError`] for layers without experts, more choices than experts, more of either than kernels take, and a
-/// shared expert of another width.
+/// [`ConfigError`] for more choices than experts, more of either than kernels take, a `norm_topk_prob` that is no flag,
+/// and a shared expert of another width.
 pub(super) fn experts(config: &mut Value, family: &Family) -> Result<Option<ExpertsConfig>, ConfigError> {
     if family.experts == Experts::None {
         return Ok(None);
@@ -86,8 +83,13 @@ pub(super) fn experts(config: &mut Value, family: &Family) -> Result<Option<Expe
         let reason = "the shared expert is as wide as others, moe_intermediate_size";
         return Err(refuse_at("shared_expert_intermediate_size", shared, reason));
     }
-    // Qwen3.5's weights always add up to 1.
-    let normalizes = has_shared || config["norm_topk_prob"].as_bool() == Some(true);
+    let normalizes = match &config["norm_topk_prob"] {
+        // Qwen3.5's weights always add up to 1.
+        _ if has_shared => true,
+        Value::Bool(normalizes) => *normalizes,
+        Value::Null => false,
+        other => return Err(refuse_at("norm_topk_prob", other, "expected true or false")),
+    };
     config["intermediate_size"] = width.into();
     Ok(Some(ExpertsConfig { count, chosen, normalizes, has_shared }))
 }
@@ -126,6 +128,7 @@ mod tests {
             (json!({"num_local_experts": 8}), "num_experts is 16, and num_local_experts, which is the same, 8"),
             (json!({"num_experts_per_tok": 17}), "num_experts_per_tok is 17, and num_experts 16"),
             (json!({"num_experts_per_tok": 0}), "unsupported num_experts_per_tok = 0: expected 1 to 31"),
+            (json!({"norm_topk_prob": 1}), "unsupported norm_topk_prob = 1: expected true or false"),
             (json!({"num_experts": 2048}), "unsupported num_experts = 2048: expected 1 to 1024"),
             (json!({"mlp_only_layers": [1]}), "unsupported mlp_only_layers = [1]: layers are all of one kind"),
             (json!({"decoder_sparse_step": 2}), "unsupported decoder_sparse_step = 2: layers are all of one kind"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::kind::Kind;
 use super::store::Tensor;
 
-/// Where experts lie in one tensor of Hugging Face's files, and the matrices of an expert, one below the other.
+/// Suffixes of Hugging Face tensors `[experts, rows, columns]`, each with the matrices that an expert's rows hold.
 const FUSED: [(&str, &[&str]); 2] =
     [(".mlp.experts.gate_up_proj", &["gate_proj", "up_proj"]), (".mlp.experts.down_proj", &["down_proj"])];
 
