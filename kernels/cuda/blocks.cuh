@@ -1,10 +1,11 @@
 // The block formats of ggml as a GGUF file holds them, and neighboring values of a block in registers.
 //
 // Layouts are those of ggml-common.h, arithmetic is that of dequantize_row_* in ggml-quants.c: each multiplication and
-// addition is rounded by itself, none is fused, in that order. So the bits are those of the host (kernels/src/dequant/host.rs).
-// A thread takes 4 or 8 values: one store of 16 bytes. Their numbers are taken out of words, four at a time: bytes and
-// nibbles are never loaded one by one. Blocks are loaded by the widest vectors that their size permits: 16 bytes of Q4_K and
-// Q5_K, 8 of Q5_1, 4 of Q4_1, and 2 of all others, whose size is no multiple of 4.
+// addition is rounded by itself, none is fused, in that order. So the bits are those of the host
+// (kernels/src/dequant/host.rs). A thread takes 4 or 8 values: one store of 16 bytes. Their numbers are taken out of
+// words, four at a time: bytes and nibbles are never loaded one by one. Blocks are loaded by the widest vectors that
+// their size permits: 16 bytes of Q4_K and Q5_K, 8 of Q5_1, 4 of Q4_1, and 2 of all others, whose size is no multiple
+// of 4.
 #pragma once
 #include "vector.cuh"
 
@@ -142,10 +143,11 @@ struct Q8_0 : block<32, 34, 2> {
     }
 };
 
-// ---- blocks of 256 -------------------------------------------------------------------------------------------------------
+// ---- blocks of 256
+// -------------------------------------------------------------------------------------------------------
 
-// Scale and minimum of the block, then of its groups of 32, 6 bits each: the first four groups have theirs in the low bits of
-// 8 bytes, the last four in the nibbles of 4 bytes and the high bits of the 8. All of it is one vector.
+// Scale and minimum of the block, then of its groups of 32, 6 bits each: the first four groups have theirs in the low
+// bits of 8 bytes, the last four in the nibbles of 4 bytes and the high bits of the 8. All of it is one vector.
 struct group_scale {
     float scale, min;
     __device__ __forceinline__ group_scale(const uint8_t* block, uint32_t group) {
@@ -191,8 +193,8 @@ struct Q5_K : block<256, 176, 16> {
     }
 };
 
-// Low nibbles, 64 bytes of high pairs of bits, 16 signed scales of 16 values, scale of the block; numbers of 6 bits around
-// 32. In either half of the block, four groups of 32 share the bytes.
+// Low nibbles, 64 bytes of high pairs of bits, 16 signed scales of 16 values, scale of the block; numbers of 6 bits
+// around 32. In either half of the block, four groups of 32 share the bytes.
 struct Q6_K : block<256, 210, 2> {
     template <uint32_t n> __device__ __forceinline__ void values(uint32_t first, float (&v)[n]) const {
         const uint32_t half = first / 128, quarter = first / 32 % 4;
@@ -208,7 +210,8 @@ struct Q6_K : block<256, 210, 2> {
     }
 };
 
-// ---- weights, dense or in blocks ----------------------------------------------------------------------------------------
+// ---- weights, dense or in blocks
+// ----------------------------------------------------------------------------------------
 
 // Elements of what a pointer to W counts.
 template <typename W> struct elems_of {

@@ -1,4 +1,5 @@
-// int8 values of a row with one scale: the largest becomes 127. Every operation is rounded apart, so that the host has the same bits.
+// int8 values of a row with one scale: the largest becomes 127. Every operation is rounded apart, so that the host has
+// the same bits.
 #pragma once
 #include "device.cuh"
 
@@ -35,8 +36,8 @@ __device__ __forceinline__ void butterfly(float& a, float& b, float factor) {
     b = fma_rn(b, -factor, first);
 }
 
-// The bits of the largest magnitude: they compare as magnitudes do, and NaN is above all else. Values of one rotation block are
-// all NaN or none but infinite, if one that went into them was not finite.
+// The bits of the largest magnitude: they compare as magnitudes do, and NaN is above all else. Values of one rotation
+// block are all NaN or none but infinite, if one that went into them was not finite.
 __device__ __forceinline__ uint32_t largest_magnitude(const float (&values)[8]) {
     float largest = fabsf(values[0]);
 #pragma unroll
@@ -44,8 +45,9 @@ __device__ __forceinline__ uint32_t largest_magnitude(const float (&values)[8]) 
     return __float_as_uint(largest);
 }
 
-// Of a row that was multiplied by 1 / rotation and then rotated in such blocks; its largest magnitude has these bits. Below
-// 2^-100 a row is zeros, with a scale of 0: nothing is divided by it. What is not finite is zeros with a scale of NaN.
+// Of a row that was multiplied by 1 / rotation and then rotated in such blocks; its largest magnitude has these bits.
+// Below 2^-100 a row is zeros, with a scale of 0: nothing is divided by it. What is not finite is zeros with a scale of
+// NaN.
 template <uint32_t rotation> __device__ __forceinline__ RowScale row_scale(uint32_t largest) {
     constexpr uint32_t least = 0x0d800000, infinity = 0x7f800000;
     constexpr float root = rotation == 128 ? 11.31370849898476f : rotation == 64 ? 8.0f : rotation == 32 ? 5.656854249492381f : 4.0f;

@@ -58,15 +58,16 @@ __device__ __forceinline__ uint16_t float_to_half(float value) {
     return bits;
 }
 
-// a * b, rounded before anything is added to it: the compiler may not contract it into a fused multiply-add. Only then is
-// `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one multiplication.
+// a * b, rounded before anything is added to it: the compiler may not contract it into a fused multiply-add. Only then
+// is `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one multiplication.
 __device__ __forceinline__ float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 // a * b + c with one rounding, however the compiler is set.
 __device__ __forceinline__ float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 // The upper word of a * b in 64 bits.
 __device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
-// The same value, of which the compiler knows nothing: what a loop computes from it is not computed before the loop and kept.
+// The same value, of which the compiler knows nothing: what a loop computes from it is not computed before the loop and
+// kept.
 __device__ __forceinline__ uint32_t opaque(uint32_t value) {
     asm volatile("" : "+r"(value));
     return value;
@@ -125,8 +126,8 @@ __device__ __forceinline__ uint32_t shuffle(uint32_t value, uint32_t lane) {
     return __shfl_sync(0xffffffffu, value, lane);
 }
 
-// Sum and maximum over aligned groups of `width` lanes; every lane gets the result. Butterfly shuffles: the order of the
-// additions is fixed.
+// Sum and maximum over aligned groups of `width` lanes; every lane gets the result. Butterfly shuffles: the order of
+// the additions is fixed.
 template <uint32_t width = WARP> __device__ __forceinline__ float group_sum(float value) {
 #pragma unroll
     for (uint32_t lane_mask = width / 2; lane_mask > 0; lane_mask /= 2) value += shuffle_xor(value, lane_mask);
@@ -138,8 +139,8 @@ template <uint32_t width = WARP> __device__ __forceinline__ float group_max(floa
     return value;
 }
 
-// Sum over a CTA of `threads`; every thread gets it. `scratch` holds one float per warp and may be reused after the next
-// sync_block.
+// Sum over a CTA of `threads`; every thread gets it. `scratch` holds one float per warp and may be reused after the
+// next sync_block.
 template <uint32_t threads> __device__ __forceinline__ float block_sum(float value, float* scratch) {
     constexpr uint32_t warps = threads / WARP;
     value = group_sum(value);

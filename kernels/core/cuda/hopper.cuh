@@ -1,6 +1,6 @@
-// What Hopper adds to the portable instructions, wgmma apart (wgmma.cuh): mbarriers with transaction counts, TMA, clusters
-// with distributed shared memory, setmaxnreg. Thin wrappers, one instruction each (PTX ISA, "mbarrier", "Tensor Map",
-// "Cluster").
+// What Hopper adds to the portable instructions, wgmma apart (wgmma.cuh): mbarriers with transaction counts, TMA,
+// clusters with distributed shared memory, setmaxnreg. Thin wrappers, one instruction each (PTX ISA, "mbarrier",
+// "Tensor Map", "Cluster").
 #pragma once
 #include "mma.cuh"
 #include "shared.cuh"
@@ -47,7 +47,8 @@ __device__ __forceinline__ void tma_load_2d(uint32_t shared, const tensor_map* m
                  ::"r"(shared), "l"(map), "r"(barrier), "r"(x), "r"(y)
                  : "memory");
 }
-// Multicast: the same box to the same offset in every CTA of `cta_mask`, whose mbarriers at the same offset count the bytes.
+// Multicast: the same box to the same offset in every CTA of `cta_mask`, whose mbarriers at the same offset count the
+// bytes.
 __device__ __forceinline__ void tma_load_2d_multicast(uint32_t shared, const tensor_map* map, uint32_t x, uint32_t y,
                                                       uint32_t barrier, uint16_t cta_mask) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
@@ -81,7 +82,8 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier, uint32_t cta) 
                  "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier), "r"(cta)
                  : "memory");
 }
-// Two or four floats to the same offset in another CTA's shared memory; its mbarrier at the same offset counts their bytes.
+// Two or four floats to the same offset in another CTA's shared memory; its mbarrier at the same offset counts their
+// bytes.
 __device__ __forceinline__ void st_async(uint32_t shared, uint32_t cta, uint32_t barrier, float first, float second) {
     asm volatile("{.reg .b32 remote, told; mapa.shared::cluster.u32 remote, %0, %1; mapa.shared::cluster.u32 told, %2, %1; "
                  "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [remote], {%3, %4}, [told];}" ::"r"(shared),

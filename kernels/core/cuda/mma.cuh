@@ -1,5 +1,5 @@
-// Tensor cores, cp.async and semaphores as every architecture since sm_80 has them: thin wrappers, one instruction each.
-// Fragments are laid out as in the PTX ISA, "Matrix Fragments for mma.m16n8k16" (lane = 4 * group + member).
+// Tensor cores, cp.async and semaphores as every architecture since sm_80 has them: thin wrappers, one instruction
+// each. Fragments are laid out as in the PTX ISA, "Matrix Fragments for mma.m16n8k16" (lane = 4 * group + member).
 #pragma once
 #include "device.cuh"
 
@@ -8,7 +8,8 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Starts a copy of 16 bytes from global to shared memory, bypassing L1; if not `valid` it writes zeros and reads nothing.
+// Starts a copy of 16 bytes from global to shared memory, bypassing L1; if not `valid` it writes zeros and reads
+// nothing.
 __device__ __forceinline__ void cp_async(uint32_t shared, const void* global, bool valid = true) {
     asm volatile("{\n.reg .pred ignored;\nsetp.eq.u32 ignored, %2, 0;\n"
                  "cp.async.cg.shared.global [%0], [%1], 16, ignored;\n}" ::"r"(shared),
@@ -22,7 +23,8 @@ __device__ __forceinline__ void cp_async4(uint32_t shared, const void* global, b
 }
 // Closes a group of copies.
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most `pending` of this thread's groups are in flight. Other threads' copies are visible after a barrier.
+// Waits until at most `pending` of this thread's groups are in flight. Other threads' copies are visible after a
+// barrier.
 template <int pending> __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
@@ -50,8 +52,8 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Semaphores between CTAs of one launch: what a CTA stored before a barrier and this release is visible to whoever acquires
-// the value.
+// Semaphores between CTAs of one launch: what a CTA stored before a barrier and this release is visible to whoever
+// acquires the value.
 __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
     uint32_t value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");

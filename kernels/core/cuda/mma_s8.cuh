@@ -1,5 +1,5 @@
-// int8 on tensor cores, as every architecture since sm_80 has it. Four values pass as one register, and a pair of them as one
-// element of 16 bits: copies and ldmatrix are those of bf16. Sums are exact.
+// int8 on tensor cores, as every architecture since sm_80 has it. Four values pass as one register, and a pair of them
+// as one element of 16 bits: copies and ldmatrix are those of bf16. Sums are exact.
 #pragma once
 #include "mma.cuh"
 

@@ -1,13 +1,13 @@
-// Tensor cores of sm_90a: wgmma, asynchronous multiplications of a warpgroup with B, and A or not, in shared memory. One
-// wrapper for matrix multiplications and attention (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+// Tensor cores of sm_90a: wgmma, asynchronous multiplications of a warpgroup with B, and A or not, in shared memory.
+// One wrapper for matrix multiplications and attention (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 #pragma once
 #include "device.cuh"
 
 // ---- operands in shared memory ------------------------------------------------------------------------
 
-// Lower word of a matrix descriptor: where the operand starts and `leading`, both in units of 16 bytes. Adding to it moves
-// the operand, which takes no carry: shared memory ends below 2^18. K-major: `leading` means nothing and eight rows are a
-// swizzle atom. MN-major: `leading` is the distance of 64 rows and eight steps of K are an atom.
+// Lower word of a matrix descriptor: where the operand starts and `leading`, both in units of 16 bytes. Adding to it
+// moves the operand, which takes no carry: shared memory ends below 2^18. K-major: `leading` means nothing and eight
+// rows are a swizzle atom. MN-major: `leading` is the distance of 64 rows and eight steps of K are an atom.
 __device__ __forceinline__ uint32_t descriptor_word(uint32_t shared, uint32_t leading) {
     return (shared & 0x3ffff) >> 4 | leading >> 4 << 16;
 }
@@ -30,9 +30,9 @@ template <uint32_t n> __device__ __forceinline__ void wgmma_fence_operand(float 
 
 // ---- multiplication ----------------------------------------------------------------------------------
 
-// d = a b, or d += a b if `accumulate`, for a 64 x 16 and b 16 x n in bf16 and d 64 x n in f32. Thread (warp w, group g,
-// member t) holds d[j][0..] = row 16 w + g, d[j][2..] = row 16 w + g + 8; columns 8 j + 2 t and the next. A is in shared
-// memory, or in registers as the operand of an mma. `a_mn`, `b_mn`: the operand is MN-major, and not K-major.
+// d = a b, or d += a b if `accumulate`, for a 64 x 16 and b 16 x n in bf16 and d 64 x n in f32. Thread (warp w, group
+// g, member t) holds d[j][0..] = row 16 w + g, d[j][2..] = row 16 w + g + 8; columns 8 j + 2 t and the next. A is in
+// shared memory, or in registers as the operand of an mma. `a_mn`, `b_mn`: the operand is MN-major, and not K-major.
 // Asm operands are numbered: TEN(t) names registers 10 t to 10 t + 9; p0.. are those that follow the accumulators.
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define UP_TO_30 TEN() TEN(1) TEN(2)

@@ -1,5 +1,6 @@
-// int8 multiplications of a warpgroup on sm_90a: wgmma.cuh with other elements. A pair of values passes as one element of
-// 16 bits: the descriptors, and what TMA copies, are those of bf16. Both operands are in shared memory and K-major. Sums are exact.
+// int8 multiplications of a warpgroup on sm_90a: wgmma.cuh with other elements. A pair of values passes as one element
+// of 16 bits: the descriptors, and what TMA copies, are those of bf16. Both operands are in shared memory and K-major.
+// Sums are exact.
 #pragma once
 #include "wgmma.cuh"
 

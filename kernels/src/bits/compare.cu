@@ -1,5 +1,5 @@
-// Counts elements of rows whose bits are not those expected. A CTA takes a row and counts in integers, so that no order changes a
-// count; each place in a sequence has counts of its own, so that no two CTAs write to one.
+// Counts elements of rows whose bits are not those expected. A CTA takes a row and counts in integers, so that no order
+// changes a count; each place in a sequence has counts of its own, so that no two CTAs write to one.
 // Bound: memory. Reads both rows once, in 16-byte vectors where rows are aligned. Source: none needed.
 #include "bits.h"
 #include "vector.cuh"

@@ -1,7 +1,7 @@
 // The global gradient norm, its clip, and the flag that makes the optimizer skip a non-finite step.
 // One CTA adds the partial sums in a fixed order.
-// Bound: latency. It runs once per step over a few ten thousand floats. Source: Pascanu et al., "On the difficulty of training
-// recurrent neural networks", 2013 (clipping by the global norm).
+// Bound: latency. It runs once per step over a few ten thousand floats. Source: Pascanu et al., "On the difficulty of
+// training recurrent neural networks", 2013 (clipping by the global norm).
 #include "device.cuh"
 #include "grad_norm.h"
 

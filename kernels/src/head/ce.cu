@@ -1,14 +1,15 @@
 // Cross entropies and the gradient of the logits, in place, in one launch over a chunk of tokens.
-// Two passes over the row of a token: an online softmax, then the gradient. A cluster of CTAs shares a row and keeps it in
-// shared memory between the passes, copying the next token's row during the second; without a cluster a CTA reads it twice.
+// Two passes over the row of a token: an online softmax, then the gradient. A cluster of CTAs shares a row and keeps it
+// in shared memory between the passes, copying the next token's row during the second; without a cluster a CTA reads it
+// twice.
 // Bound: memory. A cluster reads the row once and writes it once; the exponentials, two per element, come next.
 // Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 #include "head.h"
 #include "head/reduce.cuh"
 #include "vector.cuh"
 
-// The sum over a part of the row of 2^(logit * log2(e) - shift). A shift is close to the part's largest logit * log2(e);
-// an empty part has the lowest.
+// The sum over a part of the row of 2^(logit * log2(e) - shift). A shift is close to the part's largest logit *
+// log2(e); an empty part has the lowest.
 struct alignas(8) SoftmaxSum {
     float shift = LOWEST, sum = 0.0f;
 };

@@ -1,6 +1,7 @@
 // Distillation losses and the gradient of the student's logits, in place, in one launch over a chunk of tokens: by the
 // divergences of teacher and student from their mixture, generalized Jensen-Shannon.
-// The mixture needs both softmaxes, and its gradient the mean over all tokens of the vocabulary: a pass between the other two.
+// The mixture needs both softmaxes, and its gradient the mean over all tokens of the vocabulary: a pass between the
+// other two.
 // Bound: exponentials and logarithms, eight per element in all; a cluster reads both rows once and writes one.
 // Source: Agarwal et al., "On-Policy Distillation of Language Models", 2024.
 #define FORM JSD

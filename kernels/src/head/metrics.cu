@@ -1,6 +1,7 @@
 // Mean losses of a micro-batch: the sum of the tokens' losses times the loss scale, set or added to. Without
 // a teacher there is no divergence, and its mean is 0.
-// One CTA, so the order of the additions is fixed: each thread adds every VARIANT_THREADS-th token, then the CTA reduces.
+// One CTA, so the order of the additions is fixed: each thread adds every VARIANT_THREADS-th token, then the CTA
+// reduces.
 // Bound: latency. It runs once per micro-batch over a few thousand floats. Source: the definition of the mean.
 #include "device.cuh"
 #include "head.h"

@@ -1,6 +1,6 @@
 // Negative log likelihood of each target, for evaluation: log-sum-exp of the row minus the target's logit.
-// One CTA per token. Each thread keeps an online softmax of its share of the row, so the row is read once; exponentials are
-// powers of two of logits scaled by log2(e).
+// One CTA per token. Each thread keeps an online softmax of its share of the row, so the row is read once; exponentials
+// are powers of two of logits scaled by log2(e).
 // Bound: memory. Reads the logits once, in 16-byte vectors where rows are aligned, and writes one float per token.
 // Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 #include "head.h"

@@ -1,7 +1,7 @@
 // Distillation losses from a teacher of whom the probabilities of a few tokens are known, and of all others as one: the
-// divergence is over these few tokens and the one. A CTA takes a row. It takes the known tokens' logits out of the row, sums the
-// rest as it is (in place of what is taken stands minus infinity), adds the few, and writes the gradient: one factor for all of the
-// rest, one for each of the few.
+// divergence is over these few tokens and the one. A CTA takes a row. It takes the known tokens' logits out of the row,
+// sums the rest as it is (in place of what is taken stands minus infinity), adds the few, and writes the gradient: one
+// factor for all of the rest, one for each of the few.
 // Bound: memory: the row is read twice, the second time mostly from L2, and written once.
 // Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, over the losses of `mod.rs`.
 #include "head_topk.h"
@@ -12,8 +12,8 @@ struct TopkStorage {
     float logits[MOST_KEPT];
 };
 
-// Sums over a part of the row of 2^(logit * scale - shift) at temperature T, and of its power T, which is at temperature 1. A shift
-// is close to the part's largest logit * scale; an empty part has the lowest.
+// Sums over a part of the row of 2^(logit * scale - shift) at temperature T, and of its power T, which is at
+// temperature 1. A shift is close to the part's largest logit * scale; an empty part has the lowest.
 struct RestSums {
     float shift = LOWEST, soft = 0.0f, one = 0.0f;
 };
@@ -32,7 +32,8 @@ template <uint32_t ONE> __device__ __forceinline__ void rescale(RestSums& sums, 
     sums.shift = shift;
 }
 
-// The tokens that are known and all others as one, in powers of two: log2 of the teacher's and of the student's probability.
+// The tokens that are known and all others as one, in powers of two: log2 of the teacher's and of the student's
+// probability.
 struct Category {
     float teacher, student;
 };

@@ -1,5 +1,5 @@
-// Stores keys and values of rows in a pool, as bits. A CTA takes a row: its keys and values are adjacent, and each head of
-// them goes to a place of its own.
+// Stores keys and values of rows in a pool, as bits. A CTA takes a row: its keys and values are adjacent, and each head
+// of them goes to a place of its own.
 // Bound: memory. Reads keys and values once and writes them once. Source: the layout of pool.cuh.
 #include "kv/pool.cuh"
 #include "vector.cuh"

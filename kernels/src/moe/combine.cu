@@ -1,5 +1,5 @@
-// Adds what a token's choices computed, each times its weight, in order, and then the residual; rounds once. A warp takes a
-// token. Bound: memory. Source: Gale et al., "MegaBlocks", 2023.
+// Adds what a token's choices computed, each times its weight, in order, and then the residual; rounds once. A warp
+// takes a token. Bound: memory. Source: Gale et al., "MegaBlocks", 2023.
 #include "moe.h"
 #include "vector.cuh"
 

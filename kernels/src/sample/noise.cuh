@@ -1,5 +1,5 @@
-// Gumbel noise of a token: -ln(-ln(1 - u)), u uniform, from Philox4x32-10. Seed, sequence, position and token decide it,
-// and nothing else: neither the row nor the thread.
+// Gumbel noise of a token: -ln(-ln(1 - u)), u uniform, from Philox4x32-10. Seed, sequence, position and token decide
+// it, and nothing else: neither the row nor the thread.
 // Sources: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011; Gumbel, 1954.
 #pragma once
 #include "sample/polynomial.cuh"
@@ -31,14 +31,14 @@ struct Philox {
     }
 };
 
-// The noise of a random number. A large one comes of a small u, which is as fine as floats are there: so even rare tokens
-// have their share.
+// The noise of a random number. A large one comes of a small u, which is as fine as floats are there: so even rare
+// tokens have their share.
 __device__ __forceinline__ float gumbel(uint32_t random) {
     const float unit = 0x1p-32f, half = 0x1p-33f;
     const float u = fma_rn(float(random), unit, half), rest = fma_rn(float(~random), unit, half); // 1 - u
     return -ln(-(random < 0x55555555u ? ln_1p(-u) : ln(rest)));
 }
 
-// An upper bound on the random numbers whose noise is `least` or more. The noise of r is at most -ln(r / 2^32), but for its
-// rounding and that of this exponential: together far less than the thousandth that is added.
+// An upper bound on the random numbers whose noise is `least` or more. The noise of r is at most -ln(r / 2^32), but for
+// its rounding and that of this exponential: together far less than the thousandth that is added.
 __device__ __forceinline__ float most_random(float least) { return 1.001f * exp2_ftz(fma_rn(least, -LOG2_E, 32.0f)); }

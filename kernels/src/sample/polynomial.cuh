@@ -1,5 +1,5 @@
-// Exponential and logarithm by polynomials, with the same bits on GPU and host: every operation is an IEEE one, fused where
-// it says fma_rn, and none is approximate. `host.rs` has the same operations in the same order.
+// Exponential and logarithm by polynomials, with the same bits on GPU and host: every operation is an IEEE one, fused
+// where it says fma_rn, and none is approximate. `host.rs` has the same operations in the same order.
 // Source: the reduction of Cephes; coefficients of the logarithm by interpolation at Chebyshev's nodes.
 #pragma once
 #include "vector.cuh"

@@ -1,7 +1,8 @@
-// Draws a token of each row: the largest of logit / temperature + Gumbel noise, which is a draw from the softmax, among the
-// tokens that top-k and top-p leave. A CTA takes a row and reads it two or three times, and once for each digit of a
-// selection. All that is summed is an integer and every function is a polynomial: any GPU and the host agree bit for bit.
-// Few tokens need logarithms: a random number bounds the noise that is made of it, and the largest score so far is known.
+// Draws a token of each row: the largest of logit / temperature + Gumbel noise, which is a draw from the softmax, among
+// the tokens that top-k and top-p leave. A CTA takes a row and reads it two or three times, and once for each digit of
+// a selection. All that is summed is an integer and every function is a polynomial: any GPU and the host agree bit for
+// bit. Few tokens need logarithms: a random number bounds the noise that is made of it, and the largest score so far is
+// known.
 // Bound: memory, the row from L2 but for the first time; with noise the instructions of Philox.
 // Sources: Maddison et al., "A* Sampling", 2014 (Gumbel-max); Holtzman et al., "The Curious Case of Neural Text
 // Degeneration", 2020 (top-p).

@@ -86,8 +86,8 @@ __device__ __forceinline__ uint64_t block_largest(uint64_t value, Scratch& scrat
 
 // ---- selection -------------------------------------------------------------------------------------------
 
-// The highest rank from which on tokens measure at least `target` together. Only those of rank `lowest` and above count,
-// which do measure that much.
+// The highest rank from which on tokens measure at least `target` together. Only those of rank `lowest` and above
+// count, which do measure that much.
 template <uint32_t width, typename Measure>
 __device__ __forceinline__ uint64_t select(Row<width> row, uint64_t lowest, uint64_t target, Scratch& scratch,
                                            Measure measure) {

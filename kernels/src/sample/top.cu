@@ -1,7 +1,7 @@
-// Selects the most likely tokens of each row, most likely first. A CTA takes a row and reads it twice, and once for each digit
-// of the selection. A thread writes what it keeps behind what the threads before it keep; then each kept token counts those of
-// a higher rank, which is its place: no order depends on timing. The others are summed by the largest of them, so that their
-// probability as one has a logarithm however small it is.
+// Selects the most likely tokens of each row, most likely first. A CTA takes a row and reads it twice, and once for
+// each digit of the selection. A thread writes what it keeps behind what the threads before it keep; then each kept
+// token counts those of a higher rank, which is its place: no order depends on timing. The others are summed by the
+// largest of them, so that their probability as one has a logarithm however small it is.
 // Bound: memory, the row from L2 but for the first time. Source: none needed, but for the selection (`select.cuh`).
 #include "sample_top.h"
 #include "sample/select.cuh"

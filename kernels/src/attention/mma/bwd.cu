@@ -1,6 +1,6 @@
-// Causal grouped-query attention backward on tensor cores, deterministic: every gradient has one owner. CTAs of keys own dk
-// and dv and loop over the queries of every head in their group; CTAs of queries own dq and loop over the keys. Both are
-// one mainloop: a warp's own rows (k, v or q, do) against tiles of the other side; p and ds stay in registers.
+// Causal grouped-query attention backward on tensor cores, deterministic: every gradient has one owner. CTAs of keys
+// own dk and dv and loop over the queries of every head in their group; CTAs of queries own dq and loop over the keys.
+// Both are one mainloop: a warp's own rows (k, v or q, do) against tiles of the other side; p and ds stay in registers.
 // Bound: tensor cores. Recomputing the scores in both costs seven GEMMs where five and atomics would do.
 // Source: Dao, "FlashAttention-2", 2023.
 #include "attention/mma/tile.cuh"

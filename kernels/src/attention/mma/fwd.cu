@@ -1,5 +1,6 @@
 // Causal grouped-query attention forward on tensor cores, as FlashAttention-2: a CTA owns a tile of queries of one
-// head, each warp its own rows, and loops over tiles of keys and values (mainloop.cuh). Tiles with most keys start first.
+// head, each warp its own rows, and loops over tiles of keys and values (mainloop.cuh). Tiles with most keys start
+// first.
 // Bound: tensor cores, and next to them the exponentials.
 // Source: Dao, "FlashAttention-2", 2023.
 #include "attention/mma/tile.cuh"

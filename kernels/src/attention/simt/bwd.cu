@@ -1,6 +1,6 @@
 // Causal grouped-query attention backward on CUDA cores, deterministic: probabilities are recomputed from the saved
-// log-sum-exp, and every gradient has one owner. CTAs of the first `heads` rows of the grid own a tile of queries and loop
-// over the keys; the others own a tile of keys and loop over the queries of every head in their group.
+// log-sum-exp, and every gradient has one owner. CTAs of the first `heads` rows of the grid own a tile of queries and
+// loop over the keys; the others own a tile of keys and loop over the queries of every head in their group.
 // Bound: shared memory, which feeds every multiply-add of the seven GEMMs.
 // Source: Dao, "FlashAttention-2", 2023.
 #include "attention/simt/tile.cuh"

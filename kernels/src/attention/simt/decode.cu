@@ -1,5 +1,5 @@
-// Attention of decoded rows on CUDA cores: the queries of a CTA are the query heads of a row that share a key/value head,
-// all at the row's position.
+// Attention of decoded rows on CUDA cores: the queries of a CTA are the query heads of a row that share a key/value
+// head, all at the row's position.
 // Bound: shared memory, which feeds every multiply-add of the two GEMMs.
 // Source: Dao, "FlashAttention-2", 2023; the mainloop of fwd.cu, for its bits.
 #include "attention/decode.cuh"

@@ -1,5 +1,6 @@
 // The mainloop of the forward kernels on CUDA cores: rows of queries attend to tiles of keys and values with an online
-// softmax; the running maximum and sum stay in registers. Probabilities are rounded before p v, as tensor cores need them.
+// softmax; the running maximum and sum stay in registers. Probabilities are rounded before p v, as tensor cores need
+// them.
 #pragma once
 #include "attention/simt/tile.cuh"
 

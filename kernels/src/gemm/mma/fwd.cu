@@ -1,5 +1,6 @@
-// Linear layer forward on tensor cores: y = x w^T, with bias and residual added before the one rounding in the epilogue.
-// Both operands are K-major: A(i, r) = x[i, r], B(r, j) = w[j, r]. n and k are multiples of 8, addresses of 16 bytes; m is any.
+// Linear layer forward on tensor cores: y = x w^T, with bias and residual added before the one rounding in the
+// epilogue. Both operands are K-major: A(i, r) = x[i, r], B(r, j) = w[j, r]. n and k are multiples of 8, addresses of
+// 16 bytes; m is any.
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/mma/epilogue.cuh"
 #include "gemm/mma/work.cuh"

@@ -1,6 +1,6 @@
-// Split-K: the CTAs that share a tile, each with its part of the depth, add their accumulators one after the other under a
-// semaphore: an order that does not depend on timing. CTAs of earlier splits come first in the grid, so none waits for a
-// CTA that has not started. (CUTLASS: "serial split-K".)
+// Split-K: the CTAs that share a tile, each with its part of the depth, add their accumulators one after the other
+// under a semaphore: an order that does not depend on timing. CTAs of earlier splits come first in the grid, so none
+// waits for a CTA that has not started. (CUTLASS: "serial split-K".)
 #pragma once
 #include "gemm/mma/epilogue.cuh"
 

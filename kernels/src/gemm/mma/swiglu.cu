@@ -1,6 +1,6 @@
-// Gate and up projection on tensor cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
-// w holds the rows of wg and then those of wu: half of a warp's columns are of the one, half the same columns of the other.
-// n and k are multiples of 8, addresses of 16 bytes; m is any.
+// Gate and up projection on tensor cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the
+// registers. w holds the rows of wg and then those of wu: half of a warp's columns are of the one, half the same
+// columns of the other. n and k are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/swiglu.cuh"
 #include "gemm/mma/epilogue.cuh"

@@ -1,6 +1,6 @@
 // Gradient of a linear layer's weights on tensor cores: dw (+)= dy^T x, summed over the tokens, in f32.
-// A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. Few tiles and many tokens: split-K, whose CTAs add to dw itself one
-// after the other. n and k are multiples of 8, addresses of 16 bytes; m is any.
+// A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. Few tiles and many tokens: split-K, whose CTAs add to dw
+// itself one after the other. n and k are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/mma/split_k.cuh"
 

@@ -1,6 +1,6 @@
-// Gradient of queries and keys as they were, see gradient.cuh, and of values, and partial sums of dgamma. A CTA takes the
-// query heads, or the key and value heads, of the `rows` tokens of one partial, its dgamma in registers; lanes and then
-// warps add theirs up in a fixed order.
+// Gradient of queries and keys as they were, see gradient.cuh, and of values, and partial sums of dgamma. A CTA takes
+// the query heads, or the key and value heads, of the `rows` tokens of one partial, its dgamma in registers; lanes and
+// then warps add theirs up in a fixed order.
 // Bound: memory. Reads queries and keys and all gradients once, writes gradients once; gates' gradients are skipped.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "qk_norm/gated/gradient.cuh"

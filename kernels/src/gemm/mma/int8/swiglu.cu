@@ -1,6 +1,6 @@
-// Gate and up projection in int8 on tensor cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the
-// registers. w holds the rows of wg and then those of wu: half of a warp's columns are of the one, half the same columns of the
-// other. n is a multiple of 8, k of 16, addresses of 16 bytes; m is any.
+// Gate and up projection in int8 on tensor cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves
+// the registers. w holds the rows of wg and then those of wu: half of a warp's columns are of the one, half the same
+// columns of the other. n is a multiple of 8, k of 16, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Sources: see gemm/mma/mainloop.cuh; NVIDIA, CUTLASS, "Efficient GEMM in CUDA".
 #define INT8
 #include "gemm/swiglu.cuh"

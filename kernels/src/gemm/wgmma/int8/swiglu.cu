@@ -1,5 +1,5 @@
-// Gate and up projection in int8 on sm_90a, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
-// Tiles as in gemm/wgmma/swiglu.cu: one thread holds the sums of gate and up. TMA descriptors: x, w.
+// Gate and up projection in int8 on sm_90a, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the
+// registers. Tiles as in gemm/wgmma/swiglu.cu: one thread holds the sums of gate and up. TMA descriptors: x, w.
 // Bound: tensor cores, and the special functions of the epilogue where the depth is small. Sources: see fwd.cu.
 #define INT8
 #include "gemm/swiglu.cuh"
