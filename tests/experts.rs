@@ -83,7 +83,7 @@ fn a_plan_says_how_many_tiles_experts_take() {
     let line = "plan --teacher golden/teacher --student golden/student --batch-size 1 --seq-len 48 --device sim";
     let said = case.run(line).succeeds();
     assert!(said.contains("\nexperts: 144 rows a layer, in at most 17 tiles of 128\n"), "{said}");
-    let expected = serde_json::json!([{ "rows": 144, "most_tiles": 17, "rows_of_a_tile": 128 }]);
+    let expected = serde_json::json!([{ "rows": 144, "most_tiles": 17, "rows_of_a_tile": 128, "at_a_time": null }]);
     assert_eq!(case.run([line, "--json"]).json()["experts"], expected);
 }
 

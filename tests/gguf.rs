@@ -66,11 +66,17 @@ fn string(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }
 
-/// ggml's name of a tensor.
+/// ggml's name of a tensor: of experts one for all.
 fn name(config: &ModelConfig, hugging_face: &str) -> String {
     let (module, part) = hugging_face.rsplit_once('.').unwrap();
     let m = config.family.modules;
     let modules = [
+        &m.q_norm,
+        &m.k_norm,
+        &m.experts.router,
+        &m.experts.gate,
+        &m.experts.up,
+        &m.experts.down,
         &m.embedding,
         m.input_norm.as_ref().unwrap(),
         &m.q,
@@ -88,8 +94,19 @@ fn name(config: &ModelConfig, hugging_face: &str) -> String {
         Some((layer, module)) => (format!("blk.{layer}."), module),
         None => (String::new(), module),
     };
+    let module = match module.strip_prefix("mlp.experts.").and_then(|rest| rest.split_once('.')) {
+        Some((_, of_expert)) => format!("mlp.experts.*.{of_expert}"),
+        None => module.to_owned(),
+    };
     let module = modules.iter().find(|one| one.hugging_face == module).unwrap();
     format!("{layer}{}.{part}", module.gguf)
+}
+
+struct FileTensor {
+    name: String,
+    shape: Vec<u64>,
+    code: u32,
+    data: Vec<u8>,
 }
 
 /// Writes a model: matrices in the formats given and F16 elsewhere, vectors in F32.
@@ -108,17 +125,21 @@ pub fn write(dir: &Path, file: &str, config: &ModelConfig, formats: &Formats, se
         ("attention.value_length", config.head_dim),
     ];
     let key = |rest: &str| string(&format!("{architecture}.{rest}"));
+    let of_experts = config.experts.iter().flat_map(|experts| {
+        let counts = [("expert_count", experts.count), ("expert_used_count", experts.chosen)];
+        counts.into_iter().chain([("expert_feed_forward_length", config.intermediate)])
+    });
+    let integers = integers.into_iter().chain(of_experts);
     metadata.extend(integers.map(|(rest, value)| [&key(rest)[..], &4u32.to_le_bytes(), &value.to_le_bytes()].concat()));
     let floats = [("rope.freq_base", config.ropes[0].theta), ("attention.layer_norm_rms_epsilon", config.rms_norm_eps)];
     metadata.extend(floats.map(|(rest, value)| [&key(rest)[..], &6u32.to_le_bytes(), &value.to_le_bytes()].concat()));
 
     let mut random = Random(seed);
-    let (mut table, mut data) = (Vec::new(), Vec::new());
-    let list = Parameters::new(config).list;
-    for parameter in &list {
+    let mut tensors: Vec<FileTensor> = Vec::new();
+    for parameter in &Parameters::new(config).list {
         let elems = parameter.elems();
         let is_norm = parameter.name.ends_with("norm.weight");
-        let (code, values) = match formats.of(&parameter.name) {
+        let (code, data) = match formats.of(&parameter.name) {
             Some(block) => (code(block), random.blocks(block, elems)),
             None if parameter.shape.len() == 2 => {
                 (F16, (0..elems).flat_map(|_| f16::from_f32(random.weight()).to_le_bytes()).collect())
@@ -128,15 +149,30 @@ pub fn write(dir: &Path, file: &str, config: &ModelConfig, formats: &Formats, se
                 (F32, (0..elems).flat_map(|_| (one + random.weight()).to_le_bytes()).collect())
             }
         };
-        table.extend(string(&name(config, &parameter.name)));
-        table.extend((parameter.shape.len() as u32).to_le_bytes());
-        table.extend(parameter.shape.iter().rev().flat_map(|size| size.to_le_bytes()));
-        table.extend(code.to_le_bytes());
+        let name = name(config, &parameter.name);
+        match tensors.iter_mut().find(|tensor| tensor.name == name) {
+            Some(of_experts) => {
+                of_experts.shape[0] += 1;
+                of_experts.data.extend(data);
+            }
+            None => {
+                let is_of_experts = name.contains("_exps.");
+                let shape = is_of_experts.then_some(1).into_iter().chain(parameter.shape.iter().copied()).collect();
+                tensors.push(FileTensor { name, shape, code, data });
+            }
+        }
+    }
+    let (mut table, mut data) = (Vec::new(), Vec::new());
+    for tensor in &tensors {
+        table.extend(string(&tensor.name));
+        table.extend((tensor.shape.len() as u32).to_le_bytes());
+        table.extend(tensor.shape.iter().rev().flat_map(|size| size.to_le_bytes()));
+        table.extend(tensor.code.to_le_bytes());
         table.extend((data.len() as u64).to_le_bytes());
-        data.extend(values);
+        data.extend(&tensor.data);
         data.resize(data.len().next_multiple_of(32), 0);
     }
-    let counts = [list.len() as u64, metadata.len() as u64].map(u64::to_le_bytes).concat();
+    let counts = [tensors.len() as u64, metadata.len() as u64].map(u64::to_le_bytes).concat();
     let mut bytes = [&b"GGUF"[..], &3u32.to_le_bytes(), &counts, &metadata.concat(), &table].concat();
     bytes.resize(bytes.len().next_multiple_of(32), 0);
     bytes.extend(data);

@@ -78,6 +78,34 @@ fn a_teacher_in_a_mix_of_formats_teaches_the_same_bits() {
     }
 }
 
+/// Experts, eight of them, are dequantized three at a time: so many that the head's scratch holds two groups.
+#[test]
+fn stored_experts_teach_the_same_bits_in_groups() {
+    let case = case();
+    let mut config = model_config("blocks");
+    let fields = serde_json::json!({
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "head_dim": 64, "vocab_size": VOCAB,
+        "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": true, "moe_intermediate_size": 64,
+    });
+    config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let config = shape(&config);
+    // Rows of the down projections are shorter than blocks of 256.
+    let matrices = Parameters::new(&config).list.into_iter().filter(|parameter| parameter.name.contains("experts"));
+    let blocks = [("gate", Block::Q4_K), ("up", Block::Q6_K), ("down", Block::Q8_0)];
+    let block = |name: &str| blocks.iter().find(|(part, _)| name.contains(part)).unwrap().1;
+    let formats = matrices.map(|matrix| (matrix.name.clone(), block(&matrix.name)));
+    let all = formats.chain([("lm_head.weight".to_owned(), Block::Q6_K)]).collect();
+    teacher(&case, "experts.gguf", &config, &all, 3);
+    assert_same_bits(&case, "experts.gguf");
+    let planned = case.record("out")["memory"]["planned"].to_string();
+    let head = u64::from(VOCAB.next_multiple_of(8)) * u64::from(config.hidden) * 2;
+    assert!(planned.contains(&format!(r#""bytes":{head},"category":"teacher_scratch""#)), "{planned}");
+    let plan = case
+        .run("plan --device sim --seq-len 64 --teacher experts.gguf --student student --teacher-format stored")
+        .succeeds();
+    assert!(plan.contains(" tiles of 128, 3 experts at a time\n"), "{plan}");
+}
+
 #[test]
 fn a_run_may_continue_with_its_teacher_in_the_other_form() {
     let (case, config) = (case(), model("llama", false));

@@ -1,13 +1,14 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 62a02a2f3dcc41fa869eb304d780eab8f12c95707b52654b0321c4e6030195e3
-// Body: 40edfb69cf6601cb4b55ed2568199f79c1fb473e5127a092f1d045029f66f49a
+// Headers: c7aae76d6aeb140d578f59b84e0fc0eac536d11e3f1fd94871ce3623f8d1c358
+// Body: c67ffcec80e1ec61b65f31239e320211a32a0dcb0114bfd6e4aadc91bcacbede
 #![cfg_attr(rustfmt, rustfmt_skip)]
-#![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
+#![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
+use super::Flag;
 use super::Gamma;
 use super::Gate;
 use super::Moments;
@@ -895,18 +896,19 @@ parameters! {
         optional bias(Read if self.bias => self.x.output(), n);
         /// `[m, n]` x.output(), read if residual
         optional residual(Read if self.residual => self.x.output(), m * n);
-        /// `[m, n]` x.output(), write
-        operand y(Write => self.x.output(), m * n);
+        /// `[m, n]` x.output(), write if !experts.is_set(), part if experts.is_set(): of listed tiles
+        operand y(Write if !self.experts.is_set(), WritePart if self.experts.is_set() => self.x.output(), m * n);
         /// rows: tokens
         scalar m(u32);
         /// out features
         scalar n(u32);
         /// in features
         scalar k(u32);
-        internal reserved(u32);
-        /// `[list(), 4]` u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
-        optional tiles(Read if self.experts.is_some() => Dtype::U32, self.list(p) * 4, Content::ExpertTiles(p.m,
-        self.experts.unwrap_or(1), 128));
+        /// if experts.is_set(), experts of the list, and 65536 times those of the layer
+        scalar experts_of(u32);
+        /// `[list(), 4]` u32, read if experts.is_set(), expert_tiles(m, matrices(), 128)
+        optional tiles(Read if self.experts.is_set() => Dtype::U32, self.list(p) * 4, Content::ExpertTiles(p.m,
+        self.matrices(p), 128));
         /// `x`, `w`
         internal maps([tensor_map; 2]);
         /// `[m]` f32, read if x == i8, uniform(1e-3, 2e-2)
@@ -918,10 +920,10 @@ parameters! {
     }
     |self, p| [m = p.m, k = p.k, n = p.n] {
         before x_scale unless self.x == Dtype::I8;
-        flops = 2 * m * n * k;
+        flops = 2 * self.listed_rows(p) * n * k;
     }
     /// Multiplies inputs by weights.
-    kernel GemmFwd = "gemm.fwd" { bias: bool, experts: Option<u32>, residual: bool, w: Format, x: Format };
+    kernel GemmFwd = "gemm.fwd" { bias: bool, experts: Flag, residual: bool, w: Format, x: Format };
 }
 
 parameters! {
@@ -934,18 +936,19 @@ parameters! {
         operand w(Read => self.w, (self.matrices(p) * 2 * n) * k);
         /// `[2 * n]` x.output(), read if bias
         optional bias(Read if self.bias => self.x.output(), 2 * n);
-        /// `[m, n]` x.output(), write
-        operand y(Write => self.x.output(), m * n);
+        /// `[m, n]` x.output(), write if !experts.is_set(), part if experts.is_set(): of listed tiles
+        operand y(Write if !self.experts.is_set(), WritePart if self.experts.is_set() => self.x.output(), m * n);
         /// rows: tokens
         scalar m(u32);
         /// out features: half of those that are computed
         scalar n(u32);
         /// in features
         scalar k(u32);
-        internal reserved(u32);
-        /// `[list(), 4]` u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
-        optional tiles(Read if self.experts.is_some() => Dtype::U32, self.list(p) * 4, Content::ExpertTiles(p.m,
-        self.experts.unwrap_or(1), 128));
+        /// if experts.is_set(), experts of the list, and 65536 times those of the layer
+        scalar experts_of(u32);
+        /// `[list(), 4]` u32, read if experts.is_set(), expert_tiles(m, matrices(), 128)
+        optional tiles(Read if self.experts.is_set() => Dtype::U32, self.list(p) * 4, Content::ExpertTiles(p.m,
+        self.matrices(p), 128));
         internal reserved_behind([u32; 2]);
         /// `x`, `w`
         internal maps([tensor_map; 2]);
@@ -958,10 +961,10 @@ parameters! {
     }
     |self, p| [m = p.m, k = p.k, n = p.n] {
         before x_scale unless self.x == Dtype::I8;
-        flops = 2 * m * 2 * n * k;
+        flops = 2 * self.listed_rows(p) * 2 * n * k;
     }
-    /// Multiplies inputs by the weights of gate and up, and gates.
-    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, experts: Option<u32>, gate: Gate, w: Format, x: Format };
+    /// Multiplies by gate and up, and gates.
+    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, experts: Flag, gate: Gate, w: Format, x: Format };
 }
 
 parameters! {
@@ -1434,7 +1437,7 @@ parameters! {
     pub struct moe_route_params, MoeRouteArgs {
         /// `[tokens, columns]` x, read, logits(columns): of each expert, then of the shared one
         operand logits(Read => self.x, tokens * columns, Content::Logits(p.columns));
-        /// `[tokens, choices()]` u32, write: by decreasing logit, of equals the lower first; last the shared one
+        /// `[tokens, choices()]` u32, write: by decreasing logit, of equals the lower; then the shared one
         operand choices(Write => Dtype::U32, tokens * self.choices(p));
         /// `[tokens, choices()]` f32, write: factor of what each choice computes
         operand weights(Write => Dtype::F32, tokens * self.choices(p));
@@ -1464,16 +1467,19 @@ parameters! {
         operand counts(Read => Dtype::U32, self.groups(p) * self.matrices(p), Content::Ids(65));
         /// `[tokens, choices()]` u32, write: row of each choice, where rows lie by expert
         operand places(Write => Dtype::U32, tokens * self.choices(p));
-        /// `[list, 4]` u32, write: expert, first row, last row's successor, 0; behind the last tile, zeros
-        operand tiles(Write => Dtype::U32, list * 4);
+        /// `[lists(), list, 4]` u32, write: lists of tiles, of `each` neighboring experts
+        operand tiles(Write => Dtype::U32, self.lists(p) * list * 4);
         scalar tokens(u32);
-        /// entries of `tiles`
+        /// entries of a list: the number of tiles, and tiles
         scalar list(u32);
+        /// experts of a list; the last one may have fewer
+        scalar each(u32);
+        internal reserved(u32);
     }
     |self, p| [tokens = p.tokens, list = p.list] {
         flops = 0;
     }
-    /// Sorts choices by expert, and divides each expert's into tiles.
+    /// Sorts choices by expert, and lists tiles of experts' rows.
     kernel MoeSort = "moe.sort" { chosen: u32, experts: u32, shared: bool };
 }
 
@@ -1522,7 +1528,7 @@ parameters! {
     |self, p| [tokens = p.tokens, choices = self.choices, h = p.h] {
         flops = tokens * h * (2 * choices + 1);
     }
-    /// Adds what a token's choices computed, each times its weight, and the residual.
+    /// Adds what a token's choices computed, times their weights, and the residual.
     kernel MoeCombine = "moe.combine" { choices: u32, x: Dtype };
 }
 

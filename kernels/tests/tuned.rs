@@ -5,10 +5,16 @@ use std::collections::BTreeSet;
 use precast_kernels::abi::gemm_fwd_params;
 use precast_kernels::gemm::GemmFwd;
 use precast_kernels::tuned::{Table, TableError};
-use precast_kernels::{Arch, Dtype, KERNELS, Key, Variant};
+use precast_kernels::{Arch, Dtype, Flag, KERNELS, Key, Variant};
 
 fn key() -> Key {
-    Key::new(GemmFwd { bias: false, experts: None, residual: false, w: Dtype::Bf16.into(), x: Dtype::Bf16.into() })
+    Key::new(GemmFwd {
+        bias: false,
+        experts: Flag(false),
+        residual: false,
+        w: Dtype::Bf16.into(),
+        x: Dtype::Bf16.into(),
+    })
 }
 
 #[test]

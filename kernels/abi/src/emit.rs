@@ -14,7 +14,7 @@ use crate::headers::Headers;
 /// Imports of the file.
 const IMPORTS: &str = "\
 #![cfg_attr(rustfmt, rustfmt_skip)]
-#![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
+#![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};

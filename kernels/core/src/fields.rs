@@ -47,6 +47,31 @@ impl FieldValue for Option<u32> {
     }
 }
 
+/// A property that few keys of an operation have: the others omit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag(pub bool);
+
+impl Flag {
+    /// True if a key has the property.
+    pub fn is_set(self) -> bool {
+        self.0
+    }
+}
+
+impl FieldValue for Flag {
+    const LEFT_OUT: Option<Self> = Some(Self(false));
+
+    fn text(self) -> String {
+        self.0.text()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        <bool as FieldValue>::parse(text).map(Self)
+    }
+    fn define(self) -> String {
+        self.0.define()
+    }
+}
+
 impl FieldValue for bool {
     fn text(self) -> String {
         self.to_string()

@@ -60,6 +60,7 @@ pub use chip_memory::ChipMemory;
 pub use digest::{Digest, Hasher, NotADigest};
 pub use dtype::Dtype;
 pub use erased::{AnyKernel, Registered, bytes};
+pub use fields::Flag;
 pub use format::{Block, Format};
 pub use human::human_bytes;
 pub use kernel::Kernel;

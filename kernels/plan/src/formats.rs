@@ -147,14 +147,15 @@ impl Formats {
         }
         let modules = config.family.modules;
         let layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
-            let names = |stack: &Stack| -> Vec<String> {
-                stack.parts.iter().map(|part| part.parameter(layer, "weight")).collect()
+            let formats = |stack: &Stack| -> Option<Vec<(String, Block)>> {
+                let names = stack.parts.iter().map(|part| part.parameter(layer, "weight"));
+                names.map(|name| self.of(&name).map(|block| (name, block))).collect()
             };
-            let stacks = stacks.iter().map(names).filter(|names| names.iter().all(|name| self.of(name).is_some()));
-            stacks.flatten().collect::<Vec<_>>()
+            stacks.iter().filter_map(formats).flatten().collect::<Vec<_>>()
         });
         let ends = [&modules.embedding, &modules.head].map(|module| module.parameter("weight"));
-        ends.into_iter().chain(layers).filter_map(|name| Some((name.clone(), self.of(&name)?))).collect()
+        let ends = ends.into_iter().filter_map(|name| self.of(&name).map(|block| (name, block)));
+        ends.chain(layers).collect()
     }
 }
 

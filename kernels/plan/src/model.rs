@@ -46,7 +46,8 @@ impl Resident {
             Rope { cos: table(format!("{name}.cos")), sin: table(format!("{name}.sin")) }
         };
         let ropes = (0..config.ropes.len()).map(&mut tables).collect();
-        let routes = config.experts.map(|experts| Routes::declare(b, name, experts, tokens));
+        let experts = weights.layers.iter().find_map(|layer| layer.experts.as_ref());
+        let routes = experts.map(|experts| Routes::declare(b, name, experts, tokens));
         Self { weights, ropes, staged: Vec::new(), routes, caches: Vec::new() }
     }
 }

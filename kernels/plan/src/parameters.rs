@@ -60,6 +60,8 @@ pub struct Parameters {
     pub decayed: u64,
     /// Ranges of each layer's GEMMs, elements.
     pub(crate) layers: Vec<[Range<u64>; 4]>,
+    /// Places in the list of the first matrix of each layer's GEMMs; the others follow.
+    pub(crate) first_matrices: Vec<[usize; 4]>,
     /// Ends of the embedding, the layers, an untied head and the vectors.
     ends: Vec<Vec<u64>>,
 }
@@ -76,7 +78,10 @@ impl Projection {
     /// Returns the Hugging Face name of its matrix, or of another part, in a layer.
     pub fn parameter(&self, layer: u32, part: &str) -> String {
         let name = self.module.layer_parameter(layer, part);
-        self.expert.map_or_else(|| name.clone(), |expert| name.replace('*', &expert.to_string()))
+        match self.expert {
+            Some(expert) => name.replace('*', &expert.to_string()),
+            None => name,
+        }
     }
 }
 
@@ -204,9 +209,11 @@ impl Parameters {
             (0..config.depth()).for_each(|layer| all.add_router(layer, config, experts));
         }
         all.ends.push(vec![all.elems]);
-        let layers =
-            all_stacks(config).zip(0..).map(|(stacks, layer)| stacks.map(|stack| all.add_matrices(layer, &stack)));
-        all.layers = layers.collect();
+        for (layer, stacks) in (0..).zip(all_stacks(config)) {
+            let firsts = stacks.map(|stack| (all.list.len(), all.add_matrices(layer, &stack)));
+            all.first_matrices.push(firsts.clone().map(|(first, _)| first));
+            all.layers.push(firsts.map(|(_, elems)| elems));
+        }
         all.ends.push(all.layers.iter().map(|[.., down]| down.end).collect());
         if !config.tied {
             all.add(modules.head.parameter("weight"), &[vocab, hidden]);

@@ -2,7 +2,7 @@
 
 use precast_core::Access;
 use precast_kernels::abi::{moe_route_params, moe_sort_params};
-use precast_kernels::moe::most_tiles;
+use precast_kernels::moe::list_entries;
 use precast_kernels::{Arch, KERNELS, Key, KeyVariant, check::Case, host::Buffer};
 use rayon::prelude::*;
 
@@ -15,9 +15,10 @@ const LEAST_ROWS: usize = 33;
 /// Returns the launch of a dense GEMM that computes rows of one expert: with these rows and that expert's weights.
 fn dense(key: &Key, grouped: &Case, [expert, first, end]: [usize; 3]) -> Case {
     let mut params = grouped.params.clone();
-    // `m`, behind the addresses.
+    // `m`, behind the addresses, and `experts_of`, behind n and k.
     let rows = if key.op() == "gemm.fwd" { 40 } else { 32 };
     params[rows..rows + 4].copy_from_slice(&((end - first) as u32).to_ne_bytes());
+    params[rows + 12..rows + 16].fill(0);
     let mut case = Case::new(key, &params, 1);
     for (operand, to) in case.operands.iter().zip(&mut case.before) {
         let index = grouped.operands.iter().position(|other| other.name == operand.name).expect("the same operands");
@@ -39,7 +40,7 @@ fn output(case: &Case, memory: &[Buffer]) -> Vec<u8> {
 fn tiles(case: &Case) -> Vec<[usize; 3]> {
     let index = case.operands.iter().position(|operand| operand.name == "tiles").expect("a list");
     let words: Vec<u32> = bytemuck::pod_collect_to_vec(&case.before[index]);
-    let tiles = words.chunks(4).map(|tile| [tile[0], tile[1], tile[2]].map(|word| word as usize));
+    let tiles = words.chunks(4).skip(1).map(|tile| [tile[0], tile[1], tile[2]].map(|word| word as usize));
     tiles.filter(|[_, first, end]| first < end).collect()
 }
 
@@ -129,8 +130,8 @@ fn whatever_a_router_says_each_choice_has_a_place() {
         assert!(choices[chosen..].chunks(chosen).all(|token| token == [0, 1, 2]), "{logit}: {choices:?}");
         let is_nan = |weight: &u32| f32::from_bits(*weight).is_nan();
         assert!(weights[chosen..].iter().all(|weight| is_nan(weight) != (logit == 0.0)), "{logit}: {weights:?}");
-        let list = most_tiles(TOKENS * chosen as u32, experts as u32);
-        let params = moe_sort_params { tokens: TOKENS, list, ..Default::default() };
+        let list = list_entries(TOKENS * chosen as u32, experts as u32);
+        let params = moe_sort_params { tokens: TOKENS, list, each: experts as u32, ..Default::default() };
         let contents = [("choices", choices), ("ranks", ranks), ("counts", counts)];
         let sort = with("moe.sort{chosen=3,experts=16,shared=false}", params, &contents);
         let mut places = words(&sort, "places");
@@ -141,7 +142,8 @@ fn whatever_a_router_says_each_choice_has_a_place() {
         let rows =
             [0, 0, 1, 1, 2, 2, 13, 14, 15].into_iter().zip([0, 128, 149, 277, 298, 426, 447, 448, 449, 450].windows(2));
         let expected = rows.map(|(expert, rows)| vec![expert, rows[0], rows[1], 0]);
-        let expected = expected.chain(std::iter::repeat(vec![0; 4])).take(list as usize);
+        let expected =
+            std::iter::once(vec![9, 0, 0, 0]).chain(expected).chain(std::iter::repeat(vec![0; 4])).take(list as usize);
         assert_eq!(tiles, expected.collect::<Vec<_>>(), "{logit}");
     }
 }

@@ -8,8 +8,15 @@ struct alignas(16) ExpertTile {
     uint32_t expert, first, end, reserved;
 };
 
-// Entries of the list, at most.
-__device__ __forceinline__ uint32_t expert_tiles(uint32_t rows) { return (rows + EXPERT_TILE - 1) / EXPERT_TILE + KEY_EXPERTS - 1; }
+// A list of tiles.
+struct ExpertTiles {
+    const uint32_t* words;
+
+    __device__ __forceinline__ uint32_t count() const { return words[0]; }
+    __device__ __forceinline__ ExpertTile operator[](uint32_t tile) const {
+        return ((const ExpertTile*)words)[1 + tile];
+    }
+};
 
 #ifdef INT8
 enum : uint32_t { X_BYTES = 1, Y_BYTES = 2 };
@@ -17,10 +24,10 @@ enum : uint32_t { X_BYTES = 1, Y_BYTES = 2 };
 enum : uint32_t { X_BYTES = sizeof(KEY_X), Y_BYTES = sizeof(KEY_X) };
 #endif
 
-// Narrows `p` to part `part` of `rows` rows of an entry; false if that has no row. An expert's matrix has `matrix_rows`.
+// Narrows `p` to part `part` of `rows` rows of a tile; false if that has no row. An expert's matrix has `matrix_rows`.
 template <typename P>
-__device__ __forceinline__ bool narrow(P& p, uint32_t entry, uint32_t part, uint32_t rows, uint32_t matrix_rows) {
-    const ExpertTile tile = ((const ExpertTile*)p.tiles)[entry];
+__device__ __forceinline__ bool
+narrow(P& p, const ExpertTile& tile, uint32_t part, uint32_t rows, uint32_t matrix_rows) {
     const uint32_t first = tile.first + part * rows;
     if (first >= tile.end) return false;
     const uint64_t matrix = uint64_t(tile.expert) * matrix_rows;

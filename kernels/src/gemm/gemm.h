@@ -3,22 +3,23 @@
 #include "step.h"
 #include "tiles.h"
 
-/* A linear layer has weights w [n, k] (out features, in features), inputs x [m, k] and outputs y [m, n]. One of experts has
-   weights of each, one below the other, and rows that lie by expert, of which each is multiplied by its expert's. */
+/* A linear layer has weights w [n, k] (out features, in features), inputs x [m, k] and outputs y [m, n]. One of experts
+   has weights of each, one below the other, and rows that lie by expert: it multiplies those of a list of tiles, as
+   `moe.sort` makes it, each by its expert's. */
 
-/// gemm.fwd { bias: bool, experts: Option<u32>, residual: bool, w: Format, x: Format }: Multiplies inputs by weights.
-/// flops: 2 * m * n * k
+/// gemm.fwd { bias: bool, experts: Flag, residual: bool, w: Format, x: Format }: Multiplies inputs by weights.
+/// flops: 2 * listed_rows() * n * k
 typedef struct gemm_fwd_params {
     address x;        ///< [m, k] x, read
     address w;        ///< [matrices() * n, k] w, read
     address bias;     ///< [n] x.output(), read if bias
     address residual; ///< [m, n] x.output(), read if residual
-    address y;        ///< [m, n] x.output(), write
+    address y;        ///< [m, n] x.output(), write if !experts.is_set(), part if experts.is_set(): of listed tiles
     uint32_t m;       ///< rows: tokens
     uint32_t n;       ///< out features
     uint32_t k;       ///< in features
-    uint32_t reserved;
-    address tiles;      ///< [list(), 4] u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
+    uint32_t experts_of; ///< if experts.is_set(), experts of the list, and 65536 times those of the layer
+    address tiles;      ///< [list(), 4] u32, read if experts.is_set(), expert_tiles(m, matrices(), 128)
     tensor_map maps[2]; ///< `x`, `w`
 #ifdef INT8
     address x_scale; ///< [m] f32, read if x == i8, uniform(1e-3, 2e-2)
@@ -27,19 +28,18 @@ typedef struct gemm_fwd_params {
 #endif
 } gemm_fwd_params;
 
-/// gemm.swiglu { bias: bool, experts: Option<u32>, gate: Gate, w: Format, x: Format }: Multiplies inputs by the weights of gate and up, and
-/// gates.
-/// flops: 2 * m * 2 * n * k
+/// gemm.swiglu { bias: bool, experts: Flag, gate: Gate, w: Format, x: Format }: Multiplies by gate and up, and gates.
+/// flops: 2 * listed_rows() * 2 * n * k
 typedef struct gemm_swiglu_params {
     address x;    ///< [m, k] x, read
     address w;    ///< [matrices() * 2 * n, k] w, read: the gate features, then the up features
     address bias; ///< [2 * n] x.output(), read if bias
-    address y;    ///< [m, n] x.output(), write
+    address y;    ///< [m, n] x.output(), write if !experts.is_set(), part if experts.is_set(): of listed tiles
     uint32_t m;   ///< rows: tokens
     uint32_t n;   ///< out features: half of those that are computed
     uint32_t k;   ///< in features
-    uint32_t reserved;
-    address tiles; ///< [list(), 4] u32, read if experts.is_some(), expert_tiles(m, experts.unwrap_or(1), 128): of `moe.sort`
+    uint32_t experts_of; ///< if experts.is_set(), experts of the list, and 65536 times those of the layer
+    address tiles; ///< [list(), 4] u32, read if experts.is_set(), expert_tiles(m, matrices(), 128)
     uint32_t reserved_behind[2];
     tensor_map maps[2]; ///< `x`, `w`
 #ifdef INT8

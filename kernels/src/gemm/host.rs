@@ -6,7 +6,7 @@ use crate::abi::{
     GemmFwd, GemmSwiglu, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars,
 };
 use crate::host::{Matrix, Output, Threads, Views, matmul, round_to, vectorized};
-use crate::{Dtype, Format};
+use crate::{Dtype, Flag, Format};
 
 /// Depth up to which sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
 const EXACT_DEPTH: usize = 1024;
@@ -26,19 +26,27 @@ fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
 }
 
 /// Returns the rows that each matrix multiplies: all by the one, or those of the tiles that are listed.
-fn tiles(experts: Option<u32>, rows: usize, views: &mut Views<'_>) -> Vec<(usize, Range<usize>)> {
-    if experts.is_none() {
+///
+/// The first entry of the list is their number.
+fn tiles(experts: Flag, rows: usize, views: &mut Views<'_>) -> Vec<(usize, Range<usize>)> {
+    if !experts.is_set() {
         return vec![(0, 0..rows)];
     }
-    let entries =
-        views.read::<u32>("tiles").chunks_exact(4).map(|tile| [tile[0], tile[1], tile[2]].map(|it| it as usize));
-    entries.map(|[expert, first, end]| (expert, first..end)).filter(|(_, rows)| !rows.is_empty()).collect()
+    let (count, tiles) = views.read::<u32>("tiles").split_first_chunk::<4>().expect("the number of tiles");
+    let tiles = tiles.chunks_exact(4).map(|tile| [tile[0], tile[1], tile[2]].map(|it| it as usize));
+    tiles.map(|[expert, first, end]| (expert, first..end)).take(count[0] as usize).collect()
 }
 
 /// Computes `y = x w^T`, y [m, n], with both inputs in one format, by the matrix of each row's expert if there are
-/// some.
-fn multiply(y: &mut [f32], (format, experts): (Format, Option<u32>), [m, n, k]: [usize; 3], views: &mut Views<'_>) {
+/// some; returns the rows that are computed.
+fn multiply(
+    y: &mut [f32],
+    (format, experts): (Format, Flag),
+    [m, n, k]: [usize; 3],
+    views: &mut Views<'_>,
+) -> Vec<Range<usize>> {
     let tiles = tiles(experts, m, views);
+    let computed = tiles.iter().map(|(_, rows)| rows.clone()).collect();
     if format != Dtype::I8 {
         let (x, w) = (views.load("x"), views.load("w"));
         for (expert, rows) in tiles {
@@ -46,7 +54,7 @@ fn multiply(y: &mut [f32], (format, experts): (Format, Option<u32>), [m, n, k]: 
             let (x, w) = (Matrix::rows(x, rows.len(), k, k), Matrix::rows(w, n, k, k).t());
             matmul(&mut y[rows.start * n..rows.end * n], n, x, w, Output::Overwrite, Threads::All);
         }
-        return;
+        return computed;
     }
     let (x, w) = (views.read::<i8>("x"), views.read::<i8>("w"));
     let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
@@ -58,6 +66,7 @@ fn multiply(y: &mut [f32], (format, experts): (Format, Option<u32>), [m, n, k]: 
             row.iter_mut().zip(w_scale).for_each(|(y, w_scale)| *y *= x_scale * w_scale);
         });
     }
+    computed
 }
 
 pub(super) fn fwd(key: GemmFwd, p: &gemm_fwd_params, views: &mut Views<'_>) {
@@ -79,9 +88,13 @@ pub(super) fn swiglu(key: GemmSwiglu, p: &gemm_swiglu_params, views: &mut Views<
     let bias = key.bias.then(|| views.load("bias"));
     let mut y = views.store("y");
     let mut gate_up = vec![0.0; 2 * m * n];
-    multiply(&mut gate_up, (key.x, key.experts), [m, 2 * n, k], views);
+    let computed = multiply(&mut gate_up, (key.x, key.experts), [m, 2 * n, k], views);
+    let is_computed = |row| computed.iter().any(|rows| rows.contains(&row));
     let dtype = key.x.output().dtype().expect("outputs are dense");
-    y.par_chunks_mut(n).zip(gate_up.par_chunks_mut(2 * n)).for_each(|(y, gate_up)| {
+    y.par_chunks_mut(n).zip(gate_up.par_chunks_mut(2 * n)).enumerate().for_each(|(row, (y, gate_up))| {
+        if !is_computed(row) {
+            return;
+        }
         if let Some(bias) = &bias {
             gate_up.iter_mut().zip(&bias[..]).for_each(|(sum, bias)| *sum += bias);
         }

@@ -45,11 +45,11 @@ use crate::blas::Matrix;
 use crate::card::Card;
 use crate::host::Views;
 use crate::{
-    Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Gate, Geometry, Operand, Reference, Source, TensorMap,
+    Addend, Arch, Batch, BlasGemm, Build, Dtype, Flag, Format, Gate, Geometry, Operand, Reference, Source, TensorMap,
     Tolerance, source,
 };
 
-use crate::moe::{EXPERT_TILE, most_tiles};
+use crate::moe::{EXPERT_TILE, list_entries, most_tiles};
 use select::{GemmOp, ProblemSize};
 use variants::{FewRows, Mma, Tiling};
 
@@ -237,15 +237,36 @@ fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
     if x == Dtype::I8 { &INT8_SAMPLES } else { &SAMPLES }
 }
 
+/// Returns a launch's `experts_of`: for the list of so many experts of a layer.
+pub fn experts_of(list: u32, layer: u32) -> u32 {
+    layer << 16 | list
+}
+
+/// Returns the matrices of a launch: one, or one for each expert of the list.
+fn matrices(experts_of: u32) -> u32 {
+    (experts_of & 0xffff).max(1)
+}
+
+/// Returns about how many of m rows a launch multiplies: all, or those of a list if experts have equally many.
+fn listed_rows(m: u32, experts_of: u32) -> u64 {
+    u64::from(m) * u64::from(matrices(experts_of)) / u64::from(experts_of >> 16).max(1)
+}
+
+/// Returns sample launches (m, n, k, experts_of) of a forward GEMM with inputs in x.
+fn samples(op: GemmOp, x: Format) -> impl Iterator<Item = (u32, u32, u32, u32)> {
+    let experts =
+        if op.is_of_experts() { [(3, 3), (5, 7), (4, 4)].map(|(list, layer)| experts_of(list, layer)) } else { [0; 3] };
+    shapes(x).iter().zip(experts.into_iter().cycle()).map(|((m, n, k), experts_of)| (*m, *n, *k, experts_of))
+}
+
 /// Returns the size of a GEMM with inputs in x. In int8, pairs of values and of scales must be whole vectors too.
 fn problem_size(
-    (op, experts): (GemmOp, Option<u32>),
+    (op, experts): (GemmOp, u32),
     x: Format,
     (rows, columns, k): (u32, u32, u32),
     vectors: bool,
     w_scale: u64,
 ) -> ProblemSize {
-    let experts = experts.unwrap_or(0);
     let dtype = x.dtype().unwrap_or(Dtype::F32);
     let vectors = vectors && (x != Dtype::I8 || k.is_multiple_of(16) && w_scale.is_multiple_of(8));
     ProblemSize { op, rows, columns, depth: depth(x, k), splits: 1, experts, dtype, vectors }
@@ -253,17 +274,20 @@ fn problem_size(
 
 impl GemmFwd {
     fn gemm_op(&self) -> GemmOp {
-        if self.experts.is_some() { GemmOp::FwdExperts } else { GemmOp::Fwd }
+        if self.experts.is_set() { GemmOp::FwdExperts } else { GemmOp::Fwd }
     }
 
-    /// Returns the number of matrices: one, or one for each expert.
-    pub(crate) fn matrices(&self, _p: &gemm_fwd_params) -> u64 {
-        self.experts.unwrap_or(1).into()
+    pub(crate) fn matrices(&self, p: &gemm_fwd_params) -> u64 {
+        matrices(p.experts_of).into()
+    }
+
+    pub(crate) fn listed_rows(&self, p: &gemm_fwd_params) -> u64 {
+        listed_rows(p.m, p.experts_of)
     }
 
     /// Returns the entries of the list of tiles of experts.
     pub(crate) fn list(&self, p: &gemm_fwd_params) -> u64 {
-        most_tiles(p.m, self.experts.unwrap_or(1)).into()
+        list_entries(p.m, matrices(p.experts_of)).into()
     }
 
     fn inputs(&self) -> Option<Dtype> {
@@ -272,28 +296,32 @@ impl GemmFwd {
 
     fn problem_size(&self, p: &gemm_fwd_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
-        problem_size((self.gemm_op(), self.experts), self.x, (p.m, p.n, p.k), vectors, p.w_scale)
+        let op = self.gemm_op();
+        problem_size((op, op.experts(matrices(p.experts_of))), self.x, (p.m, p.n, p.k), vectors, p.w_scale)
     }
 
     fn layouts(&self, p: &gemm_fwd_params) -> [wgmma::MatrixLayout; 2] {
-        let (depth, matrices, w) = (depth(self.x, p.k), self.experts.unwrap_or(1), offset_of!(gemm_fwd_params, w));
+        let (depth, matrices, w) = (depth(self.x, p.k), matrices(p.experts_of), offset_of!(gemm_fwd_params, w));
         [(offset_of!(gemm_fwd_params, x), [p.m, depth], false), (w, [matrices * p.n, depth], false)]
     }
 }
 
 impl GemmSwiglu {
     fn gemm_op(&self) -> GemmOp {
-        if self.experts.is_some() { GemmOp::SwigluExperts } else { GemmOp::Swiglu }
+        if self.experts.is_set() { GemmOp::SwigluExperts } else { GemmOp::Swiglu }
     }
 
-    /// Returns the number of matrices: one, or one for each expert.
-    pub(crate) fn matrices(&self, _p: &gemm_swiglu_params) -> u64 {
-        self.experts.unwrap_or(1).into()
+    pub(crate) fn matrices(&self, p: &gemm_swiglu_params) -> u64 {
+        matrices(p.experts_of).into()
+    }
+
+    pub(crate) fn listed_rows(&self, p: &gemm_swiglu_params) -> u64 {
+        listed_rows(p.m, p.experts_of)
     }
 
     /// Returns the entries of the list of tiles of experts.
     pub(crate) fn list(&self, p: &gemm_swiglu_params) -> u64 {
-        most_tiles(p.m, self.experts.unwrap_or(1)).into()
+        list_entries(p.m, matrices(p.experts_of)).into()
     }
 
     fn inputs(&self) -> Option<Dtype> {
@@ -303,11 +331,12 @@ impl GemmSwiglu {
     /// A tile is as many columns of the gate as of the up projection.
     fn problem_size(&self, p: &gemm_swiglu_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
-        problem_size((self.gemm_op(), self.experts), self.x, (p.m, 2 * p.n, p.k), vectors, p.w_scale)
+        let op = self.gemm_op();
+        problem_size((op, op.experts(matrices(p.experts_of))), self.x, (p.m, 2 * p.n, p.k), vectors, p.w_scale)
     }
 
     fn layouts(&self, p: &gemm_swiglu_params) -> [wgmma::MatrixLayout; 2] {
-        let (depth, matrices, w) = (depth(self.x, p.k), self.experts.unwrap_or(1), offset_of!(gemm_swiglu_params, w));
+        let (depth, matrices, w) = (depth(self.x, p.k), matrices(p.experts_of), offset_of!(gemm_swiglu_params, w));
         [(offset_of!(gemm_swiglu_params, x), [p.m, depth], false), (w, [matrices * 2 * p.n, depth], false)]
     }
 }
@@ -411,7 +440,7 @@ impl Build for GemmFwd {
 
     /// A library's columns are rows in memory: `y^T = w x^T`.
     fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {
-        let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8 && self.experts.is_none())?;
+        let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8 && !self.experts.is_set())?;
         Some(BlasGemm {
             a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
             a_transposed: true,
@@ -429,13 +458,13 @@ impl Reference for GemmFwd {
         let dense = [(true, false, Dtype::F32), (true, true, Dtype::Bf16), (false, true, Dtype::Bf16)];
         let int8 = [(false, false, Dtype::I8), (true, false, Dtype::I8), (false, true, Dtype::I8)];
         let keys = dense.into_iter().chain(int8);
-        let of_experts = [(3, Dtype::F32), (5, Dtype::Bf16), (4, Dtype::I8)].map(|(experts, x)| {
-            let (experts, x) = (Some(experts), x.into());
-            Self { bias: false, experts, residual: false, w: x, x }
+        let of_experts = [Dtype::F32, Dtype::Bf16, Dtype::I8].map(|x| {
+            let x = x.into();
+            Self { bias: false, experts: Flag(true), residual: false, w: x, x }
         });
         let dense = |(bias, residual, x): (bool, bool, Dtype)| {
             let x = x.into();
-            Self { bias, experts: None, residual, w: x, x }
+            Self { bias, experts: Flag(false), residual, w: x, x }
         };
         keys.map(dense).chain(of_experts).collect()
     }
@@ -445,7 +474,8 @@ impl Reference for GemmFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        shapes(self.x).iter().map(|(m, n, k)| Self::Params { m: *m, n: *n, k: *k, ..Default::default() }).collect()
+        let samples = samples(self.gemm_op(), self.x);
+        samples.map(|(m, n, k, experts_of)| Self::Params { m, n, k, experts_of, ..Default::default() }).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -469,9 +499,8 @@ impl Reference for GemmSwiglu {
             [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)];
         let gelu = [(false, Dtype::F32), (false, Dtype::Bf16), (false, Dtype::I8)];
         let keys = silu.map(|key| (Gate::Silu, key)).into_iter().chain(gelu.map(|key| (Gate::GeluTanh, key)));
-        let of_experts = [(3, Dtype::F32), (5, Dtype::Bf16), (4, Dtype::I8)];
-        let of_experts = of_experts.map(|(experts, x)| (Gate::Silu, (false, x), Some(experts)));
-        let keys = keys.map(|(gate, key)| (gate, key, None)).chain(of_experts);
+        let of_experts = [Dtype::F32, Dtype::Bf16, Dtype::I8].map(|x| (Gate::Silu, (false, x), Flag(true)));
+        let keys = keys.map(|(gate, key)| (gate, key, Flag(false))).chain(of_experts);
         keys.map(|(gate, (bias, x), experts)| Self { bias, experts, gate, w: x.into(), x: x.into() }).collect()
     }
 
@@ -480,7 +509,8 @@ impl Reference for GemmSwiglu {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        shapes(self.x).iter().map(|(m, n, k)| Self::Params { m: *m, n: *n, k: *k, ..Default::default() }).collect()
+        let samples = samples(self.gemm_op(), self.x);
+        samples.map(|(m, n, k, experts_of)| Self::Params { m, n, k, experts_of, ..Default::default() }).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

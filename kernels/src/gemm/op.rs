@@ -39,6 +39,11 @@ impl GemmOp {
         matches!(self, GemmOp::FwdExperts | GemmOp::SwigluExperts)
     }
 
+    /// Returns the experts of a launch with so many matrices; 0 if it is of none.
+    pub fn experts(self, matrices: u32) -> u32 {
+        if self.is_of_experts() { matrices } else { 0 }
+    }
+
     /// True if it computes outputs.
     pub fn is_forward(self) -> bool {
         matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || self.is_of_experts()

@@ -54,24 +54,33 @@ pub(super) fn route(key: MoeRoute, p: &moe_route_params, views: &mut Views<'_>) 
     }
 }
 
-pub(super) fn sort(key: MoeSort, _p: &moe_sort_params, views: &mut Views<'_>) {
+pub(super) fn sort(key: MoeSort, p: &moe_sort_params, views: &mut Views<'_>) {
     let choices_of_token = (key.chosen + u32::from(key.shared)) as usize;
     let matrices = key.experts_and_shared() as usize;
     let (choices, ranks) = (views.read::<u32>("choices"), views.read::<u32>("ranks"));
     let counts = views.read::<u32>("counts");
     let (places, tiles) = (views.write::<u32>("places"), views.write::<u32>("tiles"));
     tiles.fill(0);
-    let (mut start, mut entries) = (0, tiles.chunks_exact_mut(4));
+    let mut start = 0;
     let mut starts = vec![vec![0u32; matrices]; counts.len() / matrices];
+    let lists = tiles.chunks_mut(4 * p.list as usize);
+    let mut lists = lists.map(|list| list.split_first_chunk_mut::<4>().expect("the number of its tiles"));
+    let mut list = lists.next();
     for expert in 0..matrices {
+        let each = p.each as usize;
+        if expert > 0 && expert.is_multiple_of(each) {
+            list = lists.next();
+        }
+        let ([count, ..], tiles) = list.as_mut().expect("a list for each of so many experts");
         let mut end = start;
         for (group, counts) in counts.chunks(matrices).enumerate() {
             starts[group][expert] = end;
             end += counts[expert];
         }
         for first in (start..end).step_by(EXPERT_TILE as usize) {
-            let Some(entry) = entries.next() else { break };
-            entry.copy_from_slice(&[expert as u32, first, end.min(first + EXPERT_TILE), 0]);
+            let Some(entry) = tiles.chunks_exact_mut(4).nth(*count as usize) else { break };
+            entry.copy_from_slice(&[(expert % each) as u32, first, end.min(first + EXPERT_TILE), 0]);
+            *count += 1;
         }
         start = end;
     }

@@ -3,8 +3,8 @@
 //!
 //! - `moe.route`: chooses the `chosen` largest of a token's logits, of equals the lower expert. Weights are the softmax
 //!   over all experts, or over those chosen (`normalize`); the shared expert's is the sigmoid of its own logit.
-//! - `moe.sort`: gives each choice a row, where rows lie by expert, then by token, and lists tiles of each expert's
-//!   rows.
+//! - `moe.sort`: gives each choice a row, where rows lie by expert, then by token, and lists tiles of experts' rows, in
+//!   one list or one for each of several neighboring experts, whose matrices are not in memory at the same time.
 //! - `moe.permute`: copies rows there, once for each choice; [`gemm`](crate::gemm) with `experts` multiplies them.
 //! - `moe.combine`: `out[t] = sum over choices of weight y[place] + residual[t]`.
 //!
@@ -28,6 +28,11 @@ pub const MOST: (u32, u32) = (1024, 31);
 /// Returns the most tiles of so many rows of experts.
 pub fn most_tiles(rows: u32, experts: u32) -> u32 {
     rows.div_ceil(EXPERT_TILE) + experts - 1
+}
+
+/// Returns the entries of a list of those tiles: their number, and them.
+pub fn list_entries(rows: u32, experts: u32) -> u32 {
+    1 + most_tiles(rows, experts)
 }
 
 impl MoeRoute {
@@ -55,6 +60,10 @@ impl MoeSort {
 
     fn experts_and_shared(&self) -> u32 {
         self.experts + u32::from(self.shared)
+    }
+
+    pub(crate) fn lists(&self, p: &moe_sort_params) -> u64 {
+        self.experts_and_shared().div_ceil(p.each).into()
     }
 
     pub(crate) fn groups(&self, p: &moe_sort_params) -> u64 {
@@ -123,14 +132,16 @@ impl Reference for MoeSort {
 
     /// Counts are random, so there may be as many tiles as if each group had that many of each expert.
     fn samples(&self) -> Vec<Self::Params> {
-        let list = |tokens: u32| self.experts_and_shared() * (tokens.div_ceil(ROUTE_GROUP) + 1);
-        TOKENS.map(|tokens| Self::Params { tokens, list: list(tokens), ..Default::default() }).into()
+        let all = self.experts_and_shared();
+        let list = |tokens: u32| 1 + all * (tokens.div_ceil(ROUTE_GROUP) + 1);
+        let samples = TOKENS.into_iter().zip([all, all.div_ceil(3), 1]);
+        samples.map(|(tokens, each)| Self::Params { tokens, list: list(tokens), each, ..Default::default() }).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
         let tokens = batch.tokens();
-        let rows = tokens * (self.chosen + u32::from(self.shared));
-        Self::Params { tokens, list: most_tiles(rows, self.experts_and_shared()), ..Default::default() }
+        let (rows, all) = (tokens * (self.chosen + u32::from(self.shared)), self.experts_and_shared());
+        Self::Params { tokens, list: list_entries(rows, all), each: all, ..Default::default() }
     }
 
     fn tolerance(&self, _operand: &Operand) -> Tolerance {

@@ -1,7 +1,7 @@
-// Chooses the experts of each token: its largest logits, one after the other, of equals the lower. A warp takes a token, and a
-// lane every 32nd logit. Then each thread counts the choices of an expert in the group, in order: no atomics.
-// Weights are softmax over all experts, or over those chosen if KEY_NORMALIZE; that of the shared expert is a sigmoid. A NaN
-// is chosen last, and makes all weights of its token NaN.
+// Chooses the experts of each token: its largest logits, one after the other, of equals the lower. A warp takes a
+// token, and a lane every 32nd logit. Then each thread counts the choices of an expert in the group, in order: no
+// atomics. Weights are softmax over all experts, or over those chosen if KEY_NORMALIZE; that of the shared expert is a
+// sigmoid. A NaN is chosen last, and makes all weights of its token NaN.
 // Bound: latency of the choices' reductions. Source: Shazeer et al., "Outrageously Large Neural Networks", 2017.
 #include "moe.h"
 #include "vector.cuh"
@@ -21,7 +21,9 @@ __device__ __forceinline__ uint32_t order_of(float value) {
     return value != value ? 1 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 // The float of an order; a NaN for that of NaN.
-__device__ __forceinline__ float float_of_order(uint32_t order) { return float_of(order >> 31 ? order ^ 0x80000000u : ~order); }
+__device__ __forceinline__ float float_of_order(uint32_t order) {
+    return float_of(order >> 31 ? order ^ 0x80000000u : ~order);
+}
 
 // A candidate: a larger order first, of equals the lower expert.
 struct Candidate {

@@ -1,6 +1,7 @@
-// Sorts choices by expert: a counting sort, of which each CTA places a group of tokens, by the counts of all groups. The first
-// CTA also divides each expert's rows into tiles. Prefix sums in fixed order: no atomics.
-// Bound: L2, which serves each CTA the counts of all groups. Source: Knuth, "The Art of Computer Programming", vol. 3, 5.2.
+// Sorts choices by expert: a counting sort, of which each CTA places a group of tokens, by the counts of all groups.
+// The first CTA also lists tiles of each expert's rows. Prefix sums in fixed order: no atomics.
+// Bound: L2, which serves each CTA the counts of all groups. Source: Knuth, "The Art of Computer Programming", vol. 3,
+// 5.2.
 #include "moe.h"
 #include "device.cuh"
 
@@ -28,19 +29,23 @@ KERNEL(moe_sort_params) {
     }
     sync_block();
     for (uint32_t expert = threadIdx.x; expert < MATRICES; expert += VARIANT_THREADS) {
-        uint32_t start = 0, tile = 0;
+        const uint32_t list = expert / p.each, first_of_list = list * p.each;
+        uint32_t start = 0, entry = 1; // the first entry is the number of the others
         for (uint32_t lower = 0; lower < expert; lower++) {
             start += totals[lower];
-            tile += (totals[lower] + EXPERT_TILE - 1) / EXPERT_TILE;
+            if (lower >= first_of_list) entry += (totals[lower] + EXPERT_TILE - 1) / EXPERT_TILE;
         }
         starts[expert] += start;
         if (blockIdx.x != 0) continue;
         const uint32_t end = start + totals[expert];
-        for (uint32_t row = start; row < end && tile < p.list; row += EXPERT_TILE, tile++)
-            ((Tile*)p.tiles)[tile] = {expert, row, min(row + EXPERT_TILE, end), 0};
+        Tile* const tiles = (Tile*)p.tiles + uint64_t(list) * p.list;
+        for (uint32_t row = start; row < end && entry < p.list; row += EXPERT_TILE, entry++)
+            tiles[entry] = {expert - first_of_list, row, min(row + EXPERT_TILE, end), 0};
         // The last expert's thread ends the list.
-        if (expert + 1 == MATRICES)
-            for (; tile < p.list; tile++) ((Tile*)p.tiles)[tile] = {};
+        if (expert + 1 == min(first_of_list + p.each, uint32_t(MATRICES))) {
+            tiles[0] = {entry - 1, 0, 0, 0};
+            for (; entry < p.list; entry++) tiles[entry] = {};
+        }
     }
     sync_block();
     for (uint32_t i = threadIdx.x; i < tokens * CHOICES; i += VARIANT_THREADS) {

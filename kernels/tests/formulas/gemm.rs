@@ -4,18 +4,14 @@ use super::calculus::{dots, matmul, sum, transposed};
 use super::launch::Launch;
 use super::swiglu::{activation, gated};
 
-/// `x w^T (+ bias)`; with experts, w is that of each row's, by the tiles of their rows.
-fn projected(launch: &Launch, k: u32) -> Vec<f64> {
+/// `x w^T (+ bias)`; with experts, of the rows that are listed, and w is that of each row's.
+fn projected(launch: &Launch, (experts_of, k): (u32, u32)) -> Vec<f64> {
     let (x, w, k) = (launch.before("x"), launch.before("w"), k as usize);
-    let experts = launch.optional("experts").map(|experts| experts.parse::<usize>().expect("a number"));
-    let y = match experts.filter(|experts| launch.goes("experts", *experts > 0)) {
-        None => {
-            launch.goes("experts", false);
-            matmul(&x, &w, k)
-        }
-        Some(experts) => {
-            let (of_expert, tiles) = (w.len() / experts, launch.before("tiles"));
-            let tiles = tiles.chunks(4).filter(|tile| tile[1] < tile[2]);
+    let y = match launch.goes("experts", launch.optional("experts").is_some()) {
+        false => matmul(&x, &w, k),
+        true => {
+            let (of_expert, tiles) = (w.len() / (experts_of & 0xffff) as usize, launch.before("tiles"));
+            let tiles = tiles.chunks(4).skip(1).take(tiles[0] as usize);
             let rows = tiles.flat_map(|tile| {
                 let [expert, first, end] = [0, 1, 2].map(|part| tile[part] as usize);
                 matmul(&x[first * k..end * k], &w[expert * of_expert..][..of_expert], k)
@@ -27,15 +23,27 @@ fn projected(launch: &Launch, k: u32) -> Vec<f64> {
     y.iter().zip(bias.iter().cycle()).map(|(y, bias)| y + bias).collect()
 }
 
+/// Returns `y` with the rows that are computed: all, or those of the tiles that are listed, which are neighbors.
+fn stored(launch: &Launch, computed: Vec<f64>, n: u32) -> Vec<f64> {
+    if launch.optional("experts").is_none() {
+        return computed;
+    }
+    let (mut y, first) = (launch.before("y"), launch.before("tiles")[5] as usize * n as usize);
+    y[first..first + computed.len()].copy_from_slice(&computed);
+    y
+}
+
 pub fn fwd(launch: &mut Launch) {
-    let gemm_fwd_params { k, .. } = launch.params();
-    let y = projected(launch, k);
+    let gemm_fwd_params { n, k, experts_of, .. } = launch.params();
+    let y = projected(launch, (experts_of, k));
+    let y = stored(launch, y, n);
     launch.is("y", &if launch.flag("residual") { sum(&y, &launch.before("residual")) } else { y });
 }
 
 pub fn swiglu(launch: &mut Launch) {
-    let gemm_swiglu_params { n, k, .. } = launch.params();
-    launch.is("y", &gated(&projected(launch, k), n, activation(launch)));
+    let gemm_swiglu_params { n, k, experts_of, .. } = launch.params();
+    let y = gated(&projected(launch, (experts_of, k)), n, activation(launch));
+    launch.is("y", &stored(launch, y, n));
 }
 
 pub fn dgrad(launch: &mut Launch) {

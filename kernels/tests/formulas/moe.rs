@@ -51,27 +51,32 @@ pub fn route(launch: &mut Launch) {
 }
 
 pub fn sort(launch: &mut Launch) {
-    let moe_sort_params { list, .. } = launch.params();
+    let moe_sort_params { list, each, .. } = launch.params();
     let shared = shared(launch);
-    let (matrices, each) = (launch.size("experts") + shared, launch.size("chosen") + shared);
+    let (matrices, choices_of_token) = (launch.size("experts") + shared, launch.size("chosen") + shared);
     let [choices, ranks, counts] = ["choices", "ranks", "counts"].map(|name| launch.before(name));
     let of_expert = |expert: usize| counts.iter().skip(expert).step_by(matrices).sum::<f64>();
     let start = |expert: usize| (0..expert).map(of_expert).sum::<f64>();
     let place = |(index, expert): (usize, &f64)| {
-        let (expert, group) = (*expert as usize, index / each / ROUTE_GROUP as usize);
+        let (expert, group) = (*expert as usize, index / choices_of_token / ROUTE_GROUP as usize);
         let before: f64 = (0..group).map(|group| counts[group * matrices + expert]).sum();
         start(expert) + before + ranks[index]
     };
     launch.is("places", &choices.iter().enumerate().map(place).collect::<Vec<_>>());
-    let mut tiles = Vec::new();
-    for expert in 0..matrices {
-        let (first, end) = (start(expert), start(expert) + of_expert(expert));
-        let firsts = (0..).map(|index| first + f64::from(index * EXPERT_TILE)).take_while(|first| *first < end);
-        tiles.extend(firsts.flat_map(|first| [expert as f64, first, end.min(first + f64::from(EXPERT_TILE)), 0.0]));
+    let mut lists = Vec::new();
+    for of_list in (0..matrices).collect::<Vec<_>>().chunks(each as usize) {
+        let mut tiles = vec![0.0; 4];
+        for (index, expert) in of_list.iter().enumerate() {
+            let (first, end) = (start(*expert), start(*expert) + of_expert(*expert));
+            let firsts = (0..).map(|tile| first + f64::from(tile * EXPERT_TILE)).take_while(|first| *first < end);
+            tiles.extend(firsts.flat_map(|first| [index as f64, first, end.min(first + f64::from(EXPERT_TILE)), 0.0]));
+        }
+        tiles[0] = (tiles.len() / 4 - 1) as f64;
+        assert!(tiles.len() <= 4 * list as usize);
+        tiles.resize(4 * list as usize, 0.0);
+        lists.extend(tiles);
     }
-    assert!(tiles.len() <= 4 * list as usize);
-    tiles.resize(4 * list as usize, 0.0);
-    launch.is("tiles", &tiles);
+    launch.is("tiles", &lists);
 }
 
 pub fn permute(launch: &mut Launch) {

@@ -43,7 +43,7 @@ pub(super) fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) ->
         Content::Slots(bound) => words(slots(bound, count, rng)),
         Content::Runs(bound, most) => words(runs((bound, most), count, rng)),
         Content::Permutation => words(shuffled(count as u32, rng)),
-        Content::ExpertTiles(rows, experts, most) => words(expert_tiles(rows, experts, most, count, rng)),
+        Content::ExpertTiles(rows, experts, most) => words(expert_tiles(rows, experts as u32, most, count, rng)),
         Content::Sequences(places, most) => words(sequences(&lengths(places, (count / 2, most), rng), count / 2)),
         Content::SortedIds(bound) => {
             let mut ids: Vec<u32> = (0..count).map(|_| rng.random_range(0..bound)).collect();
@@ -230,10 +230,15 @@ fn shuffled(count: u32, rng: &mut Pcg64Mcg) -> Vec<u32> {
 }
 
 /// Draws [`Content::ExpertTiles`]: half of the experts have none or few rows, and the last one has those that are left.
+/// One of four lists leaves out up to a quarter of the rows at each end, which are other lists'.
 fn expert_tiles(rows: u32, experts: u32, most: u32, count: usize, rng: &mut Pcg64Mcg) -> Vec<u32> {
-    let (mut tiles, mut first) = (Vec::with_capacity(count), 0);
+    let (mut tiles, mut first, mut last) = (vec![0; 4], 0, rows);
+    if rng.random_range(0..4) == 0 {
+        first = rng.random_range(0..=rows / 4);
+        last = rows - rng.random_range(0..=rows / 4);
+    }
     for expert in 0..experts {
-        let left = rows - first;
+        let left = last - first;
         let drawn = if rng.random() { rng.random_range(0..=left.min(2)) } else { rng.random_range(0..=left) };
         let end = first + if expert + 1 == experts { left } else { drawn };
         while first < end {
@@ -242,6 +247,7 @@ fn expert_tiles(rows: u32, experts: u32, most: u32, count: usize, rng: &mut Pcg6
             first = next;
         }
     }
+    tiles[0] = tiles.len() as u32 / 4 - 1;
     tiles.resize(count, 0);
     tiles
 }

@@ -1,5 +1,7 @@
 //! Dequantizes matrices in blocks just before a GEMM reads them.
 
+use std::ops::Range;
+
 use precast_kernels::{Format, abi::DequantArgs, dequant::Dequant};
 
 use super::Ops;
@@ -20,24 +22,35 @@ impl Ops<'_> {
 
     /// Returns the first `n` rows of a matrix, dense.
     fn matrix_rows(&mut self, name: &str, linear: &Linear, n: u32) -> Tensor {
-        let elems = u64::from(n) * u64::from(linear.k);
+        self.dense_rows(name, linear, (0..n, 0))
+    }
+
+    /// Returns a range of the rows of a matrix, dense; if they are dequantized, in this scratch of its two.
+    pub(super) fn dense_rows(&mut self, name: &str, linear: &Linear, (rows, slot): (Range<u32>, usize)) -> Tensor {
+        let [start, end] = [rows.start, rows.end].map(|row| u64::from(row) * u64::from(linear.k));
         let Blocks { parts, scratch } = match &linear.weight {
-            Matrix::Dense(weight) => return weight.tensor.slice(0, elems),
+            Matrix::Dense(weight) => return weight.tensor.slice(start, end - start),
             Matrix::Blocks(blocks) => blocks,
             Matrix::Int8(_) => panic!("{name}: weights in int8 are rotated, and never dense"),
         };
-        let mut start = 0;
+        let scratch = scratch[slot].slice(0, end - start);
         // Rows behind the last are the first again: logits of what is no token are masked, and any numbers do.
-        for (index, part) in parts.iter().cycle().enumerate() {
-            let count = part.elems.min(elems - start);
-            if count == 0 {
+        let mut first = 0;
+        let mut index = 0;
+        for part in parts.iter().cycle() {
+            let last = first + part.elems;
+            let (from, to) = (start.max(first), end.min(last));
+            if from < to {
+                let name = format!("{name}.dequant.{index}");
+                self.dequantize(&name, part.slice(from - first, to - from), scratch.slice(from - start, to - from));
+                index += 1;
+            }
+            if last >= end {
                 break;
             }
-            let name = format!("{name}.dequant.{index}");
-            self.dequantize(&name, part.slice(0, count), scratch.slice(start, count));
-            start += count;
+            first = last;
         }
-        scratch.slice(0, elems)
+        scratch
     }
 
     /// Lowers the dense elements `x` of blocks `w`.

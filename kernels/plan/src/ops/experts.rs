@@ -3,9 +3,9 @@
 use precast_kernels::abi::{
     GemmFwdArgs, GemmSwigluArgs, MoeCombineArgs, MoePermuteArgs, MoeRouteArgs, MoeSortArgs, ROUTE_GROUP,
 };
-use precast_kernels::gemm::{GemmFwd, GemmSwiglu};
-use precast_kernels::moe::{MoeCombine, MoePermute, MoeRoute, MoeSort, most_tiles};
-use precast_kernels::{Dtype, Gate};
+use precast_kernels::gemm::{GemmFwd, GemmSwiglu, experts_of};
+use precast_kernels::moe::{MoeCombine, MoePermute, MoeRoute, MoeSort, list_entries, most_tiles};
+use precast_kernels::{Dtype, Flag, Gate};
 
 use super::Ops;
 use super::rows::ActivationRows;
@@ -28,14 +28,18 @@ pub struct Routes {
     weights: Tensor,
     /// `[tokens, choices]`: row of each choice, where rows lie by expert.
     places: Tensor,
-    /// `[most_tiles, 4]`
+    /// `[lists, list_entries, 4]`: the tiles of each group's rows.
     tiles: Tensor,
+    config: ExpertsConfig,
+    /// Experts of a group; the last one may have fewer.
+    group: u32,
 }
 
 impl Routes {
     /// Declares them for at most so many tokens.
-    pub(crate) fn declare(b: &mut Builder, name: &str, config: ExpertsConfig, tokens: u32) -> Self {
-        let [rows, counts, tiles] = Self::elems(config, tokens);
+    pub(crate) fn declare(b: &mut Builder, name: &str, experts: &ExpertWeights, tokens: u32) -> Self {
+        let ExpertWeights { config, group, .. } = *experts;
+        let [rows, counts, tiles] = Self::elems((config, group), tokens);
         let mut words =
             |part: &str, dtype, elems| b.persistent(format!("{name}.routes.{part}"), category::INPUTS, dtype, elems);
         Self {
@@ -45,6 +49,8 @@ impl Routes {
             weights: words("weights", Dtype::F32, rows),
             places: words("places", Dtype::U32, rows),
             tiles: words("tiles", Dtype::U32, tiles),
+            config,
+            group,
         }
     }
 
@@ -53,26 +59,67 @@ impl Routes {
         self.places.elems
     }
 
-    /// Returns the most tiles of a layer's list, each of at most [`EXPERT_TILE`](precast_kernels::moe::EXPERT_TILE)
-    /// rows.
+    /// Returns the most tiles of a layer's lists together, each of at most
+    /// [`EXPERT_TILE`](precast_kernels::moe::EXPERT_TILE) rows.
     pub fn most_tiles(&self) -> u64 {
-        self.tiles.elems / 4
+        most_tiles(self.rows() as u32, self.config.matrices()).into()
+    }
+
+    /// Returns the experts whose matrices one GEMM reads, if not all.
+    pub fn at_a_time(&self) -> Option<u32> {
+        (self.group < self.config.matrices()).then_some(self.group)
     }
 
     /// Returns the elements of rows, counts and tiles of so many tokens.
-    fn elems(config: ExpertsConfig, tokens: u32) -> [u64; 3] {
-        let rows = tokens * config.choices();
-        let counts = u64::from(tokens.div_ceil(ROUTE_GROUP)) * u64::from(config.matrices());
-        [rows.into(), counts, 4 * u64::from(most_tiles(rows, config.matrices()))]
+    fn elems((config, group): (ExpertsConfig, u32), tokens: u32) -> [u64; 3] {
+        let (rows, all) = (tokens * config.choices(), config.matrices());
+        let counts = u64::from(tokens.div_ceil(ROUTE_GROUP)) * u64::from(all);
+        [rows.into(), counts, 4 * u64::from(all.div_ceil(group) * list_entries(rows, group))]
     }
 
     /// Returns those of so many tokens.
-    fn first(self, config: ExpertsConfig, tokens: u32) -> Self {
-        let [rows, counts, tiles] = Self::elems(config, tokens);
+    fn first(self, tokens: u32) -> Self {
+        let Self { config, group, .. } = self;
+        let [rows, counts, tiles] = Self::elems((config, group), tokens);
         let [choices, ranks, weights, places] =
             [self.choices, self.ranks, self.weights, self.places].map(|of| of.slice(0, rows));
         let (counts, tiles) = (self.counts.slice(0, counts), self.tiles.slice(0, tiles));
-        Self { choices, ranks, counts, weights, places, tiles }
+        Self { choices, ranks, counts, weights, places, tiles, config, group }
+    }
+}
+
+/// A group of neighboring experts, whose rows one GEMM computes.
+struct Group {
+    /// Its place among the groups.
+    index: u32,
+    /// First of them.
+    first: u32,
+    /// Number of them.
+    experts: u32,
+    /// `[list_entries, 4]`: tiles of their rows.
+    tiles: Tensor,
+}
+
+impl Routes {
+    /// Returns the groups of a layer's experts.
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        let Self { tiles, config, group, .. } = *self;
+        let (rows, all) = (self.rows() as u32, config.matrices());
+        let list = 4 * u64::from(list_entries(rows, group));
+        (0..all.div_ceil(group)).map(move |index| {
+            let first = index * group;
+            let experts = group.min(all - first);
+            let entries = 4 * u64::from(list_entries(rows, experts));
+            Group { index, first, experts, tiles: tiles.slice(u64::from(index) * list, entries) }
+        })
+    }
+
+    /// Returns the name of a group's launch: numbered if there are several.
+    fn name_of(&self, name: &str, group: &Group) -> String {
+        match self.at_a_time() {
+            Some(_) => format!("{name}.{}", group.index),
+            None => name.to_owned(),
+        }
     }
 }
 
@@ -101,15 +148,15 @@ impl Ops<'_> {
     ) -> Tensor {
         let (tokens, config, hidden) = (self.tokens, experts.config, layer.gate_up.k);
         let logits = self.linear("router", x.dense(), &experts.router).y;
-        let routes = routes.first(config, tokens);
-        self.route(logits, config, &routes);
+        let routes = routes.first(tokens);
+        self.route(logits, &routes);
         let rows = self.expert_rows("gate_up", x, &layer.gate_up);
         let rows = self.permute(rows, &routes, (config.choices(), hidden));
         // From here on there is a row for each choice.
         self.tokens = tokens * config.choices();
-        let gated = self.gate_up(gate, rows, &routes, (&layer.gate_up, config));
+        let gated = self.gate_up(gate, rows, &routes, &layer.gate_up);
         let rows = self.expert_rows("down", gated.into(), &layer.down);
-        let computed = self.down(rows, &routes, (&layer.down, config));
+        let computed = self.down(rows, &routes, &layer.down);
         self.tokens = tokens;
         let out = y.unwrap_or_else(|| self.rows("combine", hidden));
         let Routes { weights, places, .. } = routes;
@@ -119,13 +166,14 @@ impl Ops<'_> {
     }
 
     /// Lowers the choices of tokens, given logits, and sorts them by expert.
-    fn route(&mut self, logits: Tensor, config: ExpertsConfig, routes: &Routes) {
-        let ExpertsConfig { count: experts, chosen, normalizes: normalize, has_shared: shared } = config;
-        let (tokens, Routes { choices, ranks, counts, weights, places, tiles }) = (self.tokens, *routes);
-        let args = MoeRouteArgs { logits, choices, weights, ranks, counts, tokens, columns: config.columns() };
+    fn route(&mut self, logits: Tensor, routes: &Routes) {
+        let ExpertsConfig { count: experts, chosen, normalizes: normalize, has_shared: shared } = routes.config;
+        let (tokens, each) = (self.tokens, routes.group);
+        let Routes { choices, ranks, counts, weights, places, tiles, .. } = *routes;
+        let args = MoeRouteArgs { logits, choices, weights, ranks, counts, tokens, columns: routes.config.columns() };
         self.launch("route", MoeRoute { chosen, experts, normalize, shared, x: self.x }, args);
-        let list = (tiles.elems / 4) as u32;
-        let args = MoeSortArgs { choices, ranks, counts, places, tiles, tokens, list };
+        let list = list_entries(routes.rows() as u32, each);
+        let args = MoeSortArgs { choices, ranks, counts, places, tiles, tokens, list, each };
         self.launch("sort", MoeSort { chosen, experts, shared }, args);
     }
 
@@ -160,58 +208,70 @@ impl Ops<'_> {
         y
     }
 
-    /// Returns the matrices of experts, and the scales of their rows, if in int8.
-    fn expert_matrices(&mut self, name: &str, linear: &Linear) -> Rows {
+    /// Returns the matrices of a group of experts, and the scales of their rows, if in int8.
+    fn expert_matrices(&mut self, name: &str, linear: &Linear, (group, all): (&Group, u32)) -> Rows {
+        let rows = linear.n / all;
         match linear.weight {
             Matrix::Int8(int8) => int8.rows.into(),
-            Matrix::Dense(_) | Matrix::Blocks(_) => Rows { values: self.matrix(name, linear), scales: None },
+            Matrix::Dense(_) | Matrix::Blocks(_) => {
+                let of_group = group.first * rows..(group.first + group.experts) * rows;
+                Rows { values: self.dense_rows(name, linear, (of_group, group.index as usize % 2)), scales: None }
+            }
         }
     }
 
     /// Lowers the gate and up projections of experts, gated.
-    fn gate_up(&mut self, gate: Gate, x: Rows, routes: &Routes, (linear, config): (&Linear, ExpertsConfig)) -> Tensor {
-        let w = self.expert_matrices("gate_up", linear);
-        let n = linear.n / config.matrices() / 2;
+    fn gate_up(&mut self, gate: Gate, x: Rows, routes: &Routes, linear: &Linear) -> Tensor {
+        let all = routes.config.matrices();
+        let n = linear.n / all / 2;
         let y = self.rows("gate_up", n);
-        let args = GemmSwigluArgs {
-            x: x.values,
-            w: w.values,
-            bias: None,
-            y,
-            m: self.tokens,
-            n,
-            k: linear.k,
-            tiles: Some(routes.tiles),
-            x_scale: x.scales,
-            w_scale: w.scales,
-        };
-        let experts = Some(config.matrices());
-        let key = GemmSwiglu { bias: false, experts, gate, w: w.values.format, x: x.values.format };
-        self.launch("gate_up", key, args);
+        for group in routes.groups() {
+            let name = routes.name_of("gate_up", &group);
+            let w = self.expert_matrices(&name, linear, (&group, all));
+            let args = GemmSwigluArgs {
+                x: x.values,
+                w: w.values,
+                bias: None,
+                y,
+                m: self.tokens,
+                n,
+                k: linear.k,
+                experts_of: experts_of(group.experts, all),
+                tiles: Some(group.tiles),
+                x_scale: x.scales,
+                w_scale: w.scales,
+            };
+            let (w, x, experts) = (w.values.format, x.values.format, Flag(true));
+            self.launch(&name, GemmSwiglu { bias: false, experts, gate, w, x }, args);
+        }
         y
     }
 
     /// Lowers the down projections of experts.
-    fn down(&mut self, x: Rows, routes: &Routes, (linear, config): (&Linear, ExpertsConfig)) -> Tensor {
-        let w = self.expert_matrices("down", linear);
-        let n = linear.n / config.matrices();
+    fn down(&mut self, x: Rows, routes: &Routes, linear: &Linear) -> Tensor {
+        let all = routes.config.matrices();
+        let n = linear.n / all;
         let y = self.rows("down", n);
-        let args = GemmFwdArgs {
-            x: x.values,
-            w: w.values,
-            bias: None,
-            residual: None,
-            y,
-            m: self.tokens,
-            n,
-            k: linear.k,
-            tiles: Some(routes.tiles),
-            x_scale: x.scales,
-            w_scale: w.scales,
-        };
-        let experts = Some(config.matrices());
-        let key = GemmFwd { bias: false, experts, residual: false, w: w.values.format, x: x.values.format };
-        self.launch("down", key, args);
+        for group in routes.groups() {
+            let name = routes.name_of("down", &group);
+            let w = self.expert_matrices(&name, linear, (&group, all));
+            let args = GemmFwdArgs {
+                x: x.values,
+                w: w.values,
+                bias: None,
+                residual: None,
+                y,
+                m: self.tokens,
+                n,
+                k: linear.k,
+                experts_of: experts_of(group.experts, all),
+                tiles: Some(group.tiles),
+                x_scale: x.scales,
+                w_scale: w.scales,
+            };
+            let (w, x, experts) = (w.values.format, x.values.format, Flag(true));
+            self.launch(&name, GemmFwd { bias: false, experts, residual: false, w, x }, args);
+        }
         y
     }
 }

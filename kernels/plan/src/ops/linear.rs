@@ -3,7 +3,7 @@
 
 use precast_kernels::abi::{ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, GemmSwigluArgs, GemmWgradArgs};
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
-use precast_kernels::{Gate, Out, column_sum::ColumnSumPartial};
+use precast_kernels::{Flag, Gate, Out, column_sum::ColumnSumPartial};
 
 use super::adding::{GROUP, Ops};
 use super::rows::ActivationRows;
@@ -117,12 +117,18 @@ impl Ops<'_> {
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,
+            experts_of: 0,
             tiles: None,
             x_scale,
             w_scale,
         };
-        let key =
-            GemmFwd { bias: bias.is_some(), experts: None, residual: residual.is_some(), w: w.format, x: x.format };
+        let key = GemmFwd {
+            bias: bias.is_some(),
+            experts: Flag(false),
+            residual: residual.is_some(),
+            w: w.format,
+            x: x.format,
+        };
         self.launch(name, key, args);
     }
 
@@ -146,11 +152,16 @@ impl Ops<'_> {
             m: self.tokens,
             n: n / 2,
             k,
+            experts_of: 0,
             tiles: None,
             x_scale,
             w_scale,
         };
-        self.launch(name, GemmSwiglu { bias: bias.is_some(), experts: None, gate, w: w.format, x: x.format }, args);
+        self.launch(
+            name,
+            GemmSwiglu { bias: bias.is_some(), experts: Flag(false), gate, w: w.format, x: x.format },
+            args,
+        );
         y
     }
 

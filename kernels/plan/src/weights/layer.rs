@@ -35,8 +35,9 @@ pub enum Matrix {
 pub struct Blocks {
     /// Its rows in consecutive parts, in formats that may differ.
     pub parts: Vec<Tensor>,
-    /// Scratch for its dense elements, shared with other matrices.
-    pub scratch: Tensor,
+    /// Scratch for its dense elements, shared with other matrices: the first for all of them; groups of experts take
+    /// both in turn.
+    pub scratch: [Tensor; 2],
 }
 
 impl Matrix {
@@ -129,6 +130,8 @@ pub struct ExpertWeights {
     /// Gives logits of experts, then of the shared one's gate; rows behind are zero.
     pub router: Linear,
     pub config: ExpertsConfig,
+    /// Neighboring experts whose matrices one GEMM reads: all of them, or as many as are dequantized at a time.
+    pub group: u32,
 }
 
 /// The weights of a transformer block.

@@ -9,7 +9,7 @@ use precast_kernels::{Dtype, Format, Gamma};
 use super::int8::{Int8Matrices, Passes};
 use super::layer::{DeltaRuleWeights, ExpertWeights, Layer, Linear, Matrix, Norm};
 use super::rounded::Rounded;
-use super::scratch::Scratch;
+use super::scratch::{Scratch, expert_group};
 use super::weight::{Kept, Role, Trained, Weight};
 use crate::category;
 use crate::config::{LayerKind, ModelConfig};
@@ -41,6 +41,11 @@ pub struct Weights {
 
 /// Alignment of tensors in blocks: 16 bytes in any format.
 const ALIGN_BLOCKS: u64 = 8;
+
+/// Returns neighboring weights as one.
+fn joined(weights: &mut dyn Iterator<Item = Weight>) -> Weight {
+    weights.map(Some).reduce(|a, b| a?.join(b?)).flatten().expect("they lie next to each other")
+}
 
 impl Weights {
     /// True if launches read master weights, so that each rank has all: decays of the gated delta rule are read in f32.
@@ -111,7 +116,8 @@ impl Weights {
             _ => category::STUDENT_SCRATCH,
         };
         let scratch = Scratch::new(b, (name, of_scratch), config, &formats, dtype);
-        Self::new(config, parameters, (all, each), (scratch, int8))
+        let group = config.experts.map_or(0, |experts| expert_group(config, experts, &formats));
+        Self::new(config, parameters, (all, each), (scratch, int8, group))
     }
 
     /// Declares weights that train. In fp32 launches read the master weights; in int8 matrices of layers are quantized.
@@ -143,14 +149,14 @@ impl Weights {
                 .then(|| Weight { tensor: all.tensor.slice(place, *extent), role: all.role.slice(*start, *extent) })
         };
         let each = parameters.extents.iter().zip(&parameters.starts).map(weight).collect();
-        Self { rounded, ..Self::new(config, parameters, (all, each), (None, int8)) }
+        Self { rounded, ..Self::new(config, parameters, (all, each), (None, int8, 0)) }
     }
 
     fn new(
         config: &ModelConfig,
         parameters: Parameters,
         (all, each): (Weight, Vec<Option<Weight>>),
-        (scratch, int8): (Option<Scratch>, Option<Int8Matrices>),
+        (scratch, int8, group): (Option<Scratch>, Option<Int8Matrices>, u32),
     ) -> Self {
         let modules = config.family.modules;
         let named: HashMap<&str, Weight> = parameters
@@ -162,22 +168,20 @@ impl Weights {
         let weight = |name: String| named[name.as_str()];
         let norm = |name| Norm { gamma: weight(name), gamma_form: config.family.gamma, eps: config.rms_norm_eps };
         let linear = |layer, (index, stack): (usize, &Stack)| {
-            let parts = |part| stack.parts.iter().map(move |one| weight(one.parameter(layer, part)));
-            let joined = |part| {
-                let weights = parts(part).map(Some).reduce(|a, b| a?.join(b?)).flatten();
-                weights.expect("they lie next to each other")
-            };
+            let first = parameters.first_matrices[layer as usize][index];
+            let matrices = || each[first..first + stack.parts.len()].iter().map(|weight| weight.expect("a matrix"));
+            let bias = || stack.parts.iter().map(|part| weight(part.parameter(layer, "bias")));
             let n = stack.parts.iter().map(|part| part.rows).sum();
-            let in_blocks = || parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
+            let in_blocks = || matrices().all(|weight| weight.tensor.format.dtype().is_none());
             let weight = match (&int8, &scratch) {
                 (Some(int8), _) => {
                     let Range { start, end } = parameters.layers[layer as usize][index].clone();
                     Matrix::Int8(int8.stack(layer, index, all.role.slice(start, end - start)))
                 }
-                (None, Some(scratch)) if in_blocks() => scratch.stack(index, parts("weight"), (n, stack.columns)),
-                _ => Matrix::Dense(joined("weight")),
+                (None, Some(scratch)) if in_blocks() => scratch.stack(index, matrices(), (n, stack.columns)),
+                _ => Matrix::Dense(joined(&mut matrices())),
             };
-            Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns, adapter: None }
+            Linear { weight, bias: stack.bias.then(|| joined(&mut bias())), n, k: stack.columns, adapter: None }
         };
         let qk_norm = |layer| {
             let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
@@ -201,6 +205,7 @@ impl Weights {
             Some(ExpertWeights {
                 router: Linear { weight: Matrix::Dense(joined), bias: None, n, k, adapter: None },
                 config: of,
+                group,
             })
         };
         let layers = (0..).zip(&config.layers).map(|(layer, of_layer)| {

@@ -5,9 +5,9 @@ use precast_kernels::Dtype;
 
 use super::layer::{Blocks, Matrix};
 use super::weight::Weight;
-use crate::config::ModelConfig;
+use crate::config::{ExpertsConfig, ModelConfig};
 use crate::formats::Formats;
-use crate::parameters::{ALIGN, Parameter, all_stacks};
+use crate::parameters::{ALIGN, Parameter, Stack, all_stacks};
 
 /// Alignment of the head's parts, rows.
 const ALIGN_ROWS: u64 = 64;
@@ -16,10 +16,29 @@ const ALIGN_ROWS: u64 = 64;
 /// independent.
 ///
 /// Consecutive GEMMs use two slots in rotation, so that a matrix is dequantized while the previous GEMM runs. The
-/// head, which comes last, uses all of it: its part outside of both slots waits for nothing.
+/// head, which comes last, uses all of it: its part outside of both slots waits for nothing. Experts are dequantized in
+/// groups, which use the slots in rotation: as many experts as let both slots lie in what the head needs anyway.
 pub(super) struct Scratch {
     all: Tensor,
     slots: [Tensor; 2],
+}
+
+/// True if a matrix of a layer's GEMM is in blocks.
+fn in_blocks(formats: &Formats, layer: u32, stack: &Stack) -> bool {
+    formats.of(&stack.parts[0].parameter(layer, "weight")).is_some()
+}
+
+/// Returns the experts whose matrices one GEMM reads: all, or if they are in blocks a group of neighbors, of which each
+/// but the last has as many.
+pub(super) fn expert_group(config: &ModelConfig, experts: ExpertsConfig, formats: &Formats) -> u32 {
+    let mut stored = (0..).zip(all_stacks(config)).filter_map(|(layer, stacks)| {
+        let of_experts = stacks[2..].iter().filter(|stack| in_blocks(formats, layer, stack));
+        of_experts.map(|stack| stack.elems() / u64::from(experts.matrices())).max()
+    });
+    let Some(largest) = stored.by_ref().max() else { return experts.matrices() };
+    let most = (config.head_elems() / 2 / largest).clamp(1, experts.matrices().into()) as u32;
+    let groups = experts.matrices().div_ceil(most);
+    experts.matrices().div_ceil(groups)
 }
 
 impl Scratch {
@@ -31,12 +50,15 @@ impl Scratch {
         formats: &Formats,
         dtype: Dtype,
     ) -> Option<Self> {
+        let group = config.experts.map(|experts| (expert_group(config, experts, formats), experts.matrices()));
         let mut slots = [0; 2];
         for (layer, stacks) in (0..).zip(all_stacks(config)) {
-            for (index, stack) in stacks.iter().enumerate() {
-                if formats.of(&stack.parts[0].parameter(layer, "weight")).is_some() {
-                    slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
-                }
+            for (index, stack) in stacks.iter().enumerate().filter(|(_, stack)| in_blocks(formats, layer, stack)) {
+                let (elems, of) = match group.filter(|_| index >= 2) {
+                    Some((group, all)) => (stack.elems() / u64::from(all) * u64::from(group), 0..2),
+                    None => (stack.elems(), index % 2..index % 2 + 1),
+                };
+                slots[of].iter_mut().for_each(|slot| *slot = elems.next_multiple_of(ALIGN).max(*slot));
             }
         }
         let head = Parameter::head(config);
@@ -57,8 +79,9 @@ impl Scratch {
                 None => parts.push(tensor),
             }
         }
-        let scratch = self.slots[index % 2].slice(0, u64::from(n) * u64::from(k));
-        Matrix::Blocks(Blocks { parts, scratch })
+        let [own, other] = [self.slots[index % 2], self.slots[(index + 1) % 2]];
+        let of_all = |slot: Tensor| slot.slice(0, slot.elems.min(u64::from(n) * u64::from(k)));
+        Matrix::Blocks(Blocks { parts, scratch: [own, other].map(of_all) })
     }
 
     /// Returns the head [columns, hidden], in parts of its rows: in one slot, in the other, and in neither.
@@ -71,6 +94,6 @@ impl Scratch {
         let starts = [0, ends[0], ends[1]];
         let rows = starts.into_iter().zip(ends).filter(|(start, end)| start < end);
         let parts = rows.map(|(start, end)| weight.tensor.slice(start * hidden, (end - start) * hidden)).collect();
-        Matrix::Blocks(Blocks { parts, scratch: self.all.slice(0, config.head_elems()) })
+        Matrix::Blocks(Blocks { parts, scratch: [self.all.slice(0, config.head_elems()); 2] })
     }
 }

@@ -57,7 +57,8 @@ struct Matrix {
 
 // The type of the sums selects the instruction. If `paired`, a warp's upper columns are b.extent after its lower ones.
 template <bool a_mn, bool b_mn, bool paired = false, typename Sum>
-__device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_b, const WorkTile& work, Sums<Sum>& acc) {
+__device__ __forceinline__ void
+gemm(const Matrix& whole_a, const Matrix& whole_b, const WorkTile& work, Sums<Sum>& acc) {
     static_assert(TILE_M / WARP_M * (TILE_N / WARP_N) * WARP == THREADS, "every warp has a part of the tile");
     static_assert(STEPS % 2 == 0, "fragments alternate between two sets of registers");
     extern __shared__ __align__(128) unsigned char stages[];
@@ -68,7 +69,8 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
 
     const uint32_t total = (whole_a.depth + TILE_K - 1) / TILE_K, begin = total * work.index / work.count;
     const uint32_t count = total * (work.index + 1) / work.count - begin;
-    const Matrix ma = whole_a.part<a_mn>(begin * TILE_K, count * TILE_K), mb = whole_b.part<b_mn>(begin * TILE_K, count * TILE_K);
+    const Matrix ma = whole_a.part<a_mn>(begin * TILE_K, count * TILE_K);
+    const Matrix mb = whole_b.part<b_mn>(begin * TILE_K, count * TILE_K);
 
     const uint32_t tiles_m = (ma.extent + TILE_M - 1) / TILE_M, tiles_n = (mb.extent + COLUMNS - 1) / COLUMNS;
     const TileIndex tile = rasterize<RASTER_BAND>(work.tile, tiles_m, tiles_n);
@@ -86,7 +88,8 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
 
     OperandA a(ma.data, ma.row, ma.extent, ma.depth, i0, warp_i);
     OperandB b(mb.data, mb.row, mb.extent, mb.depth, j0, warp_j);
-    OperandB behind((const bf16*)mb.data + uint64_t(mb.extent) * mb.row, mb.row, mb.extent, mb.depth, j0, warp_j); // if paired
+    // Read if paired.
+    OperandB behind((const bf16*)mb.data + uint64_t(mb.extent) * mb.row, mb.row, mb.extent, mb.depth, j0, warp_j);
     uint32_t a_fragments[2][BLOCKS_M][4], b_fragments[2][BLOCKS_N / 2][4];
     const uint32_t base = shared_address(stages);
     const uint32_t end = base + STAGES * STAGE_BYTES;
@@ -106,7 +109,8 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
 #pragma unroll
         for (uint32_t n = 0; n < BLOCKS_N / 2; n++) {
             const uint32_t part = n / (BLOCKS_N / 2 / PARTS), block = n % (BLOCKS_N / 2 / PARTS);
-            (part == 0 ? b : behind).load(b_fragments[set][n], reading + OperandA::BYTES + part * OperandB::BYTES, block, step);
+            const uint32_t operand = reading + OperandA::BYTES + part * OperandB::BYTES;
+            (part == 0 ? b : behind).load(b_fragments[set][n], operand, block, step);
         }
     };
 
@@ -132,7 +136,8 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
             for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
                 for (uint32_t column = 0; column < BLOCKS_N; column++) {
-                    // Back and forth: neighboring multiplications share a fragment, which the operand reuse cache still holds.
+                    // Back and forth: neighboring multiplications share a fragment, which the operand reuse cache still
+                    // holds.
                     const uint32_t n = m % 2 ? BLOCKS_N - 1 - column : column;
                     const uint32_t (&pair)[4] = b_fragments[step % 2][n / 2];
                     mma(acc.v[m][n], a_fragments[step % 2][m], pair[n % 2 * 2], pair[n % 2 * 2 + 1]);

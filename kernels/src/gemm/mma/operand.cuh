@@ -2,9 +2,9 @@
 // Its k-tiles pass through shared memory: global to shared memory by cp.async of 16 bytes (chunks), shared memory to
 // fragments by ldmatrix, without bank conflicts.
 //
-// K-major (r runs in memory): a row of TILE_K elements for every i. MN-major (i runs in memory): slabs of 64 i, in each a
-// row of 128 bytes for every r; ldmatrix transposes on the way. Either way the chunks of a row are swizzled: permuted by
-// exclusive or with the row's number.
+// K-major (r runs in memory): a row of TILE_K elements for every i. MN-major (i runs in memory): slabs of 64 i, in each
+// a row of 128 bytes for every r; ldmatrix transposes on the way. Either way the chunks of a row are swizzled: permuted
+// by exclusive or with the row's number.
 #pragma once
 #include "mma.cuh"
 
@@ -77,15 +77,16 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
             const bool deep = own_r + int(mn ? round * STEP : 0) < left;
 #pragma unroll
             for (uint32_t slab = 0; slab < SLABS; slab++)
-                cp_async(stage + write + slab * SLAB_BYTES + round * STEP * ROW_BYTES, tile_at + from[round] + slab * 128,
-                         deep && (!mn || slab * 64 < edge));
+                cp_async(stage + write + slab * SLAB_BYTES + round * STEP * ROW_BYTES,
+                         tile_at + from[round] + slab * 128, deep && (!mn || slab * 64 < edge));
         }
         tile_at += step_bytes;
         left -= TILE_K;
     }
 
     // Loads the fragment of 16 i, the warp's `block`, and 16 r, the k-tile's `step`.
-    __device__ __forceinline__ void load(uint32_t (&registers)[4], uint32_t stage, uint32_t block, uint32_t step) const {
+    __device__ __forceinline__ void
+    load(uint32_t (&registers)[4], uint32_t stage, uint32_t block, uint32_t step) const {
         if (mn) {
             const uint32_t at = (stage + read) ^ (block % 4 * 32);
             ldmatrix_x4_trans(registers, at + block / 4 * SLAB_BYTES + step * 16 * ROW_BYTES);

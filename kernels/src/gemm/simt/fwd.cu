@@ -9,7 +9,7 @@
 KERNEL(gemm_fwd_params) {
     gemm_fwd_params own = p;
 #ifdef KEY_EXPERTS
-    if (!narrow(own, blockIdx.z, 0, EXPERT_TILE, p.n)) return;
+    if (!narrow(own, ExpertTiles{(const uint32_t*)p.tiles}[blockIdx.z], 0, EXPERT_TILE, p.n)) return;
 #endif
     const Matrix a = {(const KEY_X*)own.x, p.k, own.m, p.k};
     const Matrix b = {(const KEY_X*)own.w, p.k, p.n, p.k};

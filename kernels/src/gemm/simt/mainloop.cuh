@@ -1,6 +1,6 @@
-// The tiled GEMM behind all forms on CUDA cores: C[i, j] = sum over r of A(i, r) * B(r, j), any shape, f32 accumulators.
-// 256 threads hold a tile of C in registers while k-tiles of A and B pass through shared memory; the next k-tile is fetched
-// into registers while this one is multiplied. Every sum runs over r in order: no split, no atomics.
+// The tiled GEMM behind all forms on CUDA cores: C[i, j] = sum over r of A(i, r) * B(r, j), any shape, f32
+// accumulators. 256 threads hold a tile of C in registers while k-tiles of A and B pass through shared memory; the next
+// k-tile is fetched into registers while this one is multiplied. Every sum runs over r in order: no split, no atomics.
 // Bound: FP32 arithmetic, close to shared memory: a thread loads 2 * PER_EDGE values for PER_EDGE^2 multiply-adds.
 // Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
 #pragma once
@@ -33,7 +33,8 @@ template <bool mn> __device__ __forceinline__ void element_of(uint32_t n, uint32
 
 // If `paired`, the upper half of the tile's rows are `extent` rows after the lower half's.
 template <bool mn, bool paired = false>
-__device__ __forceinline__ void load_global(const Matrix& matrix, uint32_t i0, uint32_t r0, float (&fetched)[PER_THREAD]) {
+__device__ __forceinline__ void
+load_global(const Matrix& matrix, uint32_t i0, uint32_t r0, float (&fetched)[PER_THREAD]) {
 #pragma unroll
     for (uint32_t n = 0; n < PER_THREAD; n++) {
         uint32_t i, r;
@@ -65,7 +66,8 @@ struct Origin {
 
 // Computes the accumulators of the CTA's tile of C.
 template <bool a_mn, bool b_mn, bool paired = false>
-__device__ __forceinline__ Origin mainloop(const Matrix& a, const Matrix& b, float (&accumulators)[PER_EDGE][PER_EDGE]) {
+__device__ __forceinline__ Origin
+mainloop(const Matrix& a, const Matrix& b, float (&accumulators)[PER_EDGE][PER_EDGE]) {
     __shared__ float a_tile[TILE_K][TILE + 1], b_tile[TILE_K][TILE + 1];
     const uint32_t i0 = blockIdx.y * TILE, j0 = blockIdx.x * (paired ? TILE / 2 : TILE);
     const uint32_t column = threadIdx.x % EDGE_THREADS, row = threadIdx.x / EDGE_THREADS;
@@ -111,7 +113,8 @@ __device__ __forceinline__ void gemm(const Matrix& a, const Matrix& b, Epilogue 
 }
 
 // Calls epilogue(i, j, first, second) for every pair of elements of C, the second b.extent columns after the first.
-template <typename Epilogue> __device__ __forceinline__ void gemm_paired(const Matrix& a, const Matrix& b, Epilogue epilogue) {
+template <typename Epilogue>
+__device__ __forceinline__ void gemm_paired(const Matrix& a, const Matrix& b, Epilogue epilogue) {
     float accumulators[PER_EDGE][PER_EDGE] = {};
     const Origin origin = mainloop<false, false, true>(a, b, accumulators);
 #pragma unroll

@@ -1,5 +1,6 @@
-// Gate and up projection on CUDA cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
-// w holds the rows of wg and then those of wu: a tile is columns of the one and the same columns of the other.
+// Gate and up projection on CUDA cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the
+// registers. w holds the rows of wg and then those of wu: a tile is columns of the one and the same columns of the
+// other.
 // Bound: FP32 arithmetic. Source: see mainloop.cuh.
 #include "gemm/swiglu.cuh"
 #ifdef KEY_EXPERTS
@@ -10,7 +11,7 @@
 KERNEL(gemm_swiglu_params) {
     gemm_swiglu_params own = p;
 #ifdef KEY_EXPERTS
-    if (!narrow(own, blockIdx.z, 0, EXPERT_TILE, 2 * p.n)) return;
+    if (!narrow(own, ExpertTiles{(const uint32_t*)p.tiles}[blockIdx.z], 0, EXPERT_TILE, 2 * p.n)) return;
 #endif
     const Matrix a = {(const KEY_X*)own.x, p.k, own.m, p.k};
     const Matrix b = {(const KEY_X*)own.w, p.k, p.n, p.k};

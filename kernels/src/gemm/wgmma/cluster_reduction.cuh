@@ -27,7 +27,8 @@ struct ClusterReduction {
     // Sums of int8 are not split.
     template <uint32_t width> __device__ __forceinline__ void reduce(int (&)[TILE_N / 8][4], uint32_t) {}
     // For the consumer warps, after their mainloop.
-    template <uint32_t width> __device__ __forceinline__ void reduce(float (&accumulators)[TILE_N / 8][4], uint32_t rank) {
+    template <uint32_t width>
+    __device__ __forceinline__ void reduce(float (&accumulators)[TILE_N / 8][4], uint32_t rank) {
         enum : uint32_t { CHUNKS = TILE_N / width, QUADS = width / 8, BYTES = CONSUMERS * WARPGROUP * 16 };
         const uint32_t lane = threadIdx.x % WARP;
         // Address at which CTA `from` puts quad q of chunk c for this thread.

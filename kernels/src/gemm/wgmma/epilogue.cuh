@@ -62,7 +62,8 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
             if (has_bias)
 #pragma unroll
                 for (uint32_t q = 0; q < 2; q++) {
-                    const uint32_t quad = c * 4 + half * 2 + q, pair = has_residual ? pair_of(bias, quad) : biases[quad];
+                    const uint32_t quad = c * 4 + half * 2 + q;
+                    const uint32_t pair = has_residual ? pair_of(bias, quad) : biases[quad];
 #pragma unroll
                     for (uint32_t e = 0; e < 4; e++) v[half * 2 + q][e] += unpack_bf16x2(pair, e);
                 }
@@ -73,8 +74,8 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
                 for (uint32_t e = 0; e < 8; e++) v[half * 2 + e / 4][e % 4] += unpack_bf16x2(r[e / 2], e);
             }
             const float(&left)[4] = v[half * 2], (&right)[4] = v[half * 2 + 1];
-            stmatrix_x4(matrix, pack_bf16x2(left[0], left[1]), pack_bf16x2(left[2], left[3]), pack_bf16x2(right[0], right[1]),
-                        pack_bf16x2(right[2], right[3]));
+            stmatrix_x4(matrix, pack_bf16x2(left[0], left[1]), pack_bf16x2(left[2], left[3]),
+                        pack_bf16x2(right[0], right[1]), pack_bf16x2(right[2], right[3]));
         }
         sync_warp();
         if (column + c * CHUNK < columns) {

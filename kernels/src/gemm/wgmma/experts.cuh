@@ -1,12 +1,12 @@
-// The tile scheduler of a GEMM of experts: persistent CTAs read the list of tiles of the experts' rows, in order, and skip
-// what has no rows. No CTA waits for another.
+// The tile scheduler of a GEMM of experts: persistent CTAs read the list of tiles of the experts' rows, in order, and
+// skip what has no rows. No CTA waits for another.
 #pragma once
 #include "gemm/experts.cuh"
 #include "gemm/wgmma/scheduler.cuh"
 
 // `tiles` lists pieces of m rows. C is m x n, the sum runs over k; an expert has `matrix_rows` rows of B.
 struct ExpertProblem {
-    const ExpertTile* tiles;
+    ExpertTiles tiles;
     uint32_t m, n, k, matrix_rows;
 };
 
@@ -25,7 +25,7 @@ template <uint32_t tile_n> struct ExpertScheduler {
 
     __device__ __forceinline__ ExpertScheduler(const Problem& problem) : problem(problem) {
         rank = 0;
-        tiles_m = expert_tiles(problem.m) * PARTS;
+        tiles_m = problem.tiles.count() * PARTS;
         tiles_n = (problem.n + tile_n - 1) / tile_n;
         index = blockIdx.x;
     }

@@ -9,7 +9,8 @@ template <typename Params, typename Epilogue>
 __device__ __forceinline__ void forward(const Params& p, uint32_t k, Epilogue& epilogue) {
     enum : uint32_t { PARTS = Epilogue::PAIRED ? 2 : 1 }; // of W's rows: gate and up
 #ifdef KEY_EXPERTS
-    gemm<false, false, ExpertScheduler<TILE_N / PARTS>>(p.maps, {(const ExpertTile*)p.tiles, p.m, p.n, k, PARTS * p.n}, epilogue);
+    const ExpertProblem problem = {{(const uint32_t*)p.tiles}, p.m, p.n, k, PARTS * p.n};
+    gemm<false, false, ExpertScheduler<TILE_N / PARTS>>(p.maps, problem, epilogue);
 #else
     gemm<false, false, TileScheduler<false, TILE_N / PARTS>>(p.maps, {p.m, p.n, k}, epilogue);
 #endif

@@ -1,14 +1,15 @@
-// The warp-specialized GEMM behind all forms on sm_90a: C[i, j] = sum over r of A(i, r) * B(r, j), bf16 in, f32 accumulators.
-// A producer warp keeps the stages of a pipeline full by TMA, across tiles; two consumer warpgroups issue wgmma, 64 rows of
-// a tile each, and run the epilogue while the producer loads the next tile.
-// Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can serve.
+// The warp-specialized GEMM behind all forms on sm_90a: C[i, j] = sum over r of A(i, r) * B(r, j), bf16 in, f32
+// accumulators. A producer warp keeps the stages of a pipeline full by TMA, across tiles; two consumer warpgroups issue
+// wgmma, 64 rows of a tile each, and run the epilogue while the producer loads the next tile.
+// Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can
+// serve.
 // Sources: NVIDIA, CUTLASS 3, "Efficient GEMM in CUDA" (warp specialization, persistent kernels); DeepGEMM.
 #pragma once
 #include "gemm/wgmma/cluster_reduction.cuh"
 #include "wgmma.cuh"
 
-// An operand's tile of `rows` rows in one stage. K-major: rows of 128 bytes after each other. MN-major (`mn`): slabs of 64
-// rows, in each of them one step of K after the other.
+// An operand's tile of `rows` rows in one stage. K-major: rows of 128 bytes after each other. MN-major (`mn`): slabs of
+// 64 rows, in each of them one step of K after the other.
 template <uint32_t rows, bool mn> struct OperandTile {
     enum : uint32_t {
         SLABS = (rows + 63) / 64,
@@ -16,7 +17,8 @@ template <uint32_t rows, bool mn> struct OperandTile {
         K_STEP = mn ? 16 * 128 : 32, // bytes from one wgmma of depth 16 to the next
     };
 
-    static __device__ __forceinline__ void load(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k, uint32_t full) {
+    static __device__ __forceinline__ void
+    load(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k, uint32_t full) {
         if (mn) {
 #pragma unroll
             for (uint32_t slab = 0; slab < SLABS; slab++)
@@ -26,8 +28,8 @@ template <uint32_t rows, bool mn> struct OperandTile {
         }
     }
     // Loads the part of a K-major operand that CTA `rank` loads for all CTAs of the cluster.
-    static __device__ __forceinline__ void load_multicast(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k,
-                                                          uint32_t full, uint32_t rank) {
+    static __device__ __forceinline__ void
+    load_multicast(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k, uint32_t full, uint32_t rank) {
         static_assert(!mn && rows % (8 * CLUSTER) == 0, "parts of whole swizzle atoms");
         enum : uint32_t { ROWS = rows / CLUSTER };
         tma_load_2d_multicast(shared + rank * ROWS * 128, map, k, row + rank * ROWS, full, (1 << CLUSTER) - 1);
@@ -39,7 +41,8 @@ template <uint32_t rows, bool mn> struct OperandTile {
 
 // For one thread: sets up the pipeline's mbarriers (`consumer_warps` free a stage) and prefetches the descriptors.
 template <uint32_t stages>
-__device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t full, uint32_t empty, uint32_t consumer_warps) {
+__device__ __forceinline__ void
+init_pipeline(const tensor_map* maps, uint32_t full, uint32_t empty, uint32_t consumer_warps) {
     prefetch_tensor_map(maps);
     prefetch_tensor_map(maps + 1);
     for (uint32_t stage = 0; stage < stages; stage++) {
@@ -48,12 +51,13 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
     }
 }
 
-// `scheduler` assigns tiles of a problem. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's
-// first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH
-// bytes of shared memory per warp. Its Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2 n columns:
-// half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major.
+// `scheduler` assigns tiles of a problem. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the
+// thread's first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use
+// SCRATCH bytes of shared memory per warp. Its Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2
+// n columns: half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major.
 template <bool a_mn, bool b_mn, typename Scheduler, typename Epilogue>
-__device__ __forceinline__ void gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogue& epilogue) {
+__device__ __forceinline__ void
+gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogue& epilogue) {
     typedef OperandTile<TILE_M, a_mn> A;
     typedef OperandTile<TILE_N, b_mn> B;
     typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // part of B per load
@@ -64,7 +68,8 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, const typename Sche
         FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
         STAGES = FIT < 8 ? FIT : 8,
     };
-    enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 && !STREAM_K }; // the CTAs of a cluster share B
+    // The CTAs of a cluster share B by multicast.
+    enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 && !STREAM_K };
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A::BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
@@ -99,9 +104,10 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, const typename Sche
                     mbarrier_arrive_expect_tx(barrier, STAGE_BYTES);
                     A::load(a_stages + stage * A::BYTES, maps, work.row, k_tile * TILE_K, barrier);
                     for (uint32_t part = 0; part < B_PARTS; part++) {
-                        const uint32_t to = b_stages + stage * B::BYTES + part * BPart::BYTES, row = Scheduler::weight_row(work) + part * problem.n;
-                        if constexpr (MULTICAST) BPart::load_multicast(to, maps + 1, row, k_tile * TILE_K, barrier, scheduler.rank);
-                        else BPart::load(to, maps + 1, row, k_tile * TILE_K, barrier);
+                        const uint32_t to = b_stages + stage * B::BYTES + part * BPart::BYTES;
+                        const uint32_t row = Scheduler::weight_row(work) + part * problem.n, k = k_tile * TILE_K;
+                        if constexpr (MULTICAST) BPart::load_multicast(to, maps + 1, row, k, barrier, scheduler.rank);
+                        else BPart::load(to, maps + 1, row, k, barrier);
                     }
                 }
             if (loads && work.split_k) reduction.wait_empty();
@@ -146,7 +152,8 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, const typename Sche
             for (uint32_t c = 0; c < TILE_N / Epilogue::CHUNK / B_PARTS; c++) {
                 if (work.split_k) {
                     if (c % CLUSTER != scheduler.rank) continue;
-                    sync_warp(); // skipped chunks do not alternate the slots: lanes may still read the one this chunk takes
+                    // Skipped chunks do not alternate the slots: lanes may still read the one that this chunk takes.
+                    sync_warp();
                 }
                 typename Epilogue::Sum values[B_PARTS][Epilogue::CHUNK / 8][4];
 #pragma unroll
@@ -154,8 +161,10 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, const typename Sche
 #pragma unroll
                     for (uint32_t q = 0; q < Epilogue::CHUNK / 8; q++)
 #pragma unroll
-                        for (uint32_t e = 0; e < 4; e++)
-                            values[part][q][e] = accumulators[(part * (TILE_N / 2 / Epilogue::CHUNK) + c) * (Epilogue::CHUNK / 8) + q][e];
+                        for (uint32_t e = 0; e < 4; e++) {
+                            const uint32_t chunk = part * (TILE_N / 2 / Epilogue::CHUNK) + c;
+                            values[part][q][e] = accumulators[chunk * (Epilogue::CHUNK / 8) + q][e];
+                        }
                 if constexpr (Epilogue::PAIRED) epilogue.chunk(c, values[0], values[1]);
                 else epilogue.chunk(c, values[0]);
             }

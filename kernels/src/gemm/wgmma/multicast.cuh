@@ -8,7 +8,8 @@
 // Adds the accumulators of the two warpgroups, in order. Each keeps half of the columns; the others' go through the
 // scratch of the warp with the same rows.
 template <uint32_t count>
-__device__ __forceinline__ void add_halves(float (&half)[count][4], const float (&accumulators)[2 * count][4], uint32_t scratch) {
+__device__ __forceinline__ void
+add_halves(float (&half)[count][4], const float (&accumulators)[2 * count][4], uint32_t scratch) {
     enum : uint32_t { BYTES = count * WARP * 16 }; // bytes per warp
     const uint32_t warpgroup = threadIdx.x / WARPGROUP;
     const uint32_t mine = scratch + threadIdx.x / WARP * BYTES + threadIdx.x % WARP * 16;
@@ -52,7 +53,8 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
     static_assert(WARPS * Epilogue::SCRATCH == TILE_M * TILE_N * 4, "halves pass through the scratch");
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A::BYTES;
-    const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + WARPS * Epilogue::SCRATCH, empty = full + STAGES * 8;
+    const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + WARPS * Epilogue::SCRATCH;
+    const uint32_t empty = full + STAGES * 8;
 
     const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
@@ -85,7 +87,8 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
         for (uint32_t k_tile = 0; k_tile < k_tiles; k_tile++) {
             const uint32_t stage = k_tile % STAGES;
             mbarrier_wait(full + stage * 8, k_tile / STAGES % 2);
-            const uint64_t a = A::descriptor(a_stages + stage * A::BYTES), b = B::descriptor(b_stages + stage * B::BYTES);
+            const uint64_t a = A::descriptor(a_stages + stage * A::BYTES);
+            const uint64_t b = B::descriptor(b_stages + stage * B::BYTES);
             wgmma_fence();
 #pragma unroll
             for (uint32_t step = 0; step < STEPS; step++) {

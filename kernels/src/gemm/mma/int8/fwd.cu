@@ -9,7 +9,8 @@
 KERNEL(gemm_fwd_params) {
     TAKE_TILE(gemm_fwd_params, TILE_N, p.n);
     Sums<int32_t> sums;
-    gemm<false, false>({(const void*)own.x, p.k / 2, own.m, p.k / 2}, {(const void*)own.w, p.k / 2, p.n, p.k / 2}, {tile, 0, 1}, sums);
+    const Matrix x = {(const void*)own.x, p.k / 2, own.m, p.k / 2}, w = {(const void*)own.w, p.k / 2, p.n, p.k / 2};
+    gemm<false, false>(x, w, {tile, 0, 1}, sums);
     Accumulators acc = {sums.i0, sums.j0};
     float of_rows[BLOCKS_M][2];
 #pragma unroll
@@ -22,7 +23,8 @@ KERNEL(gemm_fwd_params) {
 #pragma unroll
         for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
-            for (uint32_t e = 0; e < 4; e++) acc.v[m][n][e] = scaled(sums.v[m][n][e], of_rows[m][e / 2], of_columns.v[e % 2]);
+            for (uint32_t e = 0; e < 4; e++)
+                acc.v[m][n][e] = scaled(sums.v[m][n][e], of_rows[m][e / 2], of_columns.v[e % 2]);
     }
     store<KEY_BIAS, KEY_RESIDUAL>(acc, own.y, p.bias, p.residual, own.m, p.n);
 }

@@ -5,7 +5,8 @@
 #include "gemm/mma/epilogue.cuh"
 
 // Returns the scale of row `half` of the warp's block `m` of 16.
-__device__ __forceinline__ float row_scale(const Sums<int32_t>& sums, address scales, uint32_t m, uint32_t half, uint32_t rows) {
+__device__ __forceinline__ float
+row_scale(const Sums<int32_t>& sums, address scales, uint32_t m, uint32_t half, uint32_t rows) {
     const uint32_t i = sums.i0 + m * 16 + half * 8 + threadIdx.x % WARP / 4;
     return i < rows ? ((const float*)scales)[i] : 0.0f;
 }

@@ -7,7 +7,8 @@
 #include "gemm/wgmma/forward.cuh"
 
 CLUSTER_KERNEL(gemm_fwd_params, CLUSTER) {
-    Int8Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {{(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n},
-                                              {(const float*)p.x_scale, (const float*)p.w_scale, (const float*)p.w_scale}};
+    const Scales scales = {(const float*)p.x_scale, (const float*)p.w_scale, (const float*)p.w_scale};
+    Int8Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {
+        {(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n}, scales};
     forward(p, p.k / 2, y);
 }
