@@ -8,7 +8,7 @@ use std::rc::Rc;
 use precast_fatbins::{Bundle, Manifest, Module, encode};
 use precast_kernels::{Arch, Block, KERNELS, Key, KeyVariant};
 use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
-use precast_plan::training::{CAST, CLEAR, MICRO, TeacherBuffers, UPDATE, WIDEN, certify_phase};
+use precast_plan::training::{CAST, CLEAR, MICRO, TeacherBuffers, UPDATE, WIDEN, certify_phase, pass_phase};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, GenerationPlan,
     HiddenPlan, ModelConfig, Moments, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling,
@@ -124,6 +124,10 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
         let buckets = BUCKETS.into_iter().filter(|rows| *rows <= prefill.most_rows);
         buckets.for_each(|rows| sealed.run(&decode_phase(rows)).unwrap());
     }
+    if let Some(pass) = training.pass {
+        zeros(&mut sealed, pass.all);
+        sealed.run(&pass_phase(pass.micros)).unwrap();
+    }
     for _ in 0..accum {
         zeros(&mut sealed, training.inputs.all);
         sealed.run(MICRO).unwrap();
@@ -227,7 +231,7 @@ proptest! {
             let own = own.into_iter().filter(|_| recipe.objective.has_teacher()).collect();
             let recipe = Recipe { moments: Moments::Bf16, own_prompts: true, ..recipe };
             let request = TrainingRequest { teachers: own, student: whole, recipe, share: several,
-                decode: Some(decode), on_policy: true, arch: Arch::Sim };
+                decode: Some(decode), on_policy: true, pass: 1, arch: Arch::Sim };
             let training = planned(request);
             requested.extend(training.iter().flat_map(|training| keys(&training.plan)).map(|pair| pair.key));
             for model in [&teacher, &student] {
@@ -240,7 +244,8 @@ proptest! {
             }
             for formats in stored(&teacher).chain([Formats::int8()]).filter(|_| recipe.recompute == Recompute::None) {
                 let model = Some((&teacher, &formats));
-                match TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sim).taught_by(model)) {
+                let request = TrainingRequest::new(&student, &recipe, Arch::Sim).taught_by(model);
+                match TrainingPlan::new(TrainingRequest { pass: accum, ..request }) {
                     Ok(training) => requested.extend(launched(&training, &built, accum)),
                     Err(refused) => {
                         let is_int8 = formats.is_int8() || recipe.precision == Precision::Int8;

@@ -87,6 +87,20 @@ fn a_plan_says_how_many_tiles_experts_take() {
     assert_eq!(case.run([line, "--json"]).json()["experts"], expected);
 }
 
+/// Each of 48 tokens chooses three of 16 experts.
+#[test]
+fn a_run_says_how_its_first_batch_divides_among_experts() {
+    let case = case();
+    let said = case.distill("out", [SHAPE, "--packing none"]).succeeds();
+    let rows = &case.record("out")["teacher_score"]["experts"];
+    let [least, most] = ["least", "most"].map(|field| rows[field].as_u64().unwrap());
+    assert!((rows["rows"].as_u64(), rows["experts"].as_u64()) == (Some(144), Some(16)), "{rows}");
+    assert!(least < 9 && 9 < most && most <= 48, "{rows}");
+    let text = format!("{least} to {most} of 144 each, 9 on average, in the last layer");
+    assert!(said.contains(&format!("rows of an expert in the first batch: {text}\n")), "{said}");
+    assert!(case.text("out/report.html").contains(&format!("<td>{text}</td>")));
+}
+
 #[test]
 fn experts_do_not_train_and_carry_no_adapters() {
     let case = case();

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
+use precast::device::fit::Choice;
 use precast::device::session::Session;
 use precast::device::shapes::Shapes;
 use precast::inputs::data::MicroBatch;
@@ -57,7 +58,7 @@ impl Executed {
     /// Every kernel of a run, compiled for the host as an architecture would have it.
     fn new(config: &RunConfig, arch: Arch) -> Self {
         let shapes = Shapes::read(config).unwrap();
-        let plan = shapes.lower(config, &config.recipe(), WeightFormat::Bf16, Arch::Sim).unwrap().plan;
+        let plan = shapes.lower(config, &config.recipe(), Choice::of(WeightFormat::Bf16), Arch::Sim).unwrap().plan;
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             assert!(pair.key.kernel().variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
             let program = program(&pair, arch);

@@ -1,6 +1,7 @@
 //! A model that stays on the device as its file holds it computes what it computes when it is dequantized while it is
 //! read: the same bits.
 
+use precast::run::step::StepRecord;
 use precast_kernels::Block;
 use precast_plan::{Formats, LayerConfig, ModelConfig, Parameters};
 
@@ -271,4 +272,35 @@ fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
         assert!(said.contains("it is swept through"), "{said}");
         assert!(of(format) == of("whole"), "{format}");
     }
+}
+
+/// A stored teacher passes once over the micro-batches of a rank's step, one in bf16 once over each: the same losses,
+/// also of held-out data, and the same weights.
+#[test]
+fn a_pass_over_several_micro_batches_gives_the_bits_of_each() {
+    let (case, config) = (case(), model("llama", false));
+    teacher(&case, "teacher.gguf", &config, &Formats::q4_k_m(&config), 5);
+    let shape = "--grad-accum 4 --replicas 2 --eval-data data.bin --eval-every 1 --recompute blocks";
+    for precision in ["bf16", "int8"] {
+        let losses = |out: &str, more: &str| {
+            let arguments = ["--checkpoint-every 0 --precision", precision, shape, more];
+            run(&case, "teacher.gguf", out, arguments).succeeds();
+            let of_step = |line: &StepRecord| {
+                let held_out = line.held_out.as_ref().map(|losses| format!("{losses:?}"));
+                (line.loss, line.grad_norm, held_out.expect("a held-out loss"))
+            };
+            (case.metrics(out).iter().map(of_step).collect::<Vec<_>>(), case.bits(out))
+        };
+        let each = losses(&format!("{precision}-each"), "--teacher-format bf16");
+        for (out, more) in [("all", ""), ("ranks", " --gpus 2")] {
+            let all = losses(&format!("{precision}-{out}"), &format!("--teacher-format stored{more}"));
+            assert!(all == each, "{precision} {out}: {:?} {:?}", all.0, each.0);
+        }
+    }
+    let plan = |format: &str| {
+        let line = "plan --device sim --seq-len 64 --grad-accum 4 --teacher teacher.gguf --student student";
+        case.run([line, "--teacher-format", format]).succeeds()
+    };
+    assert!(plan("stored").contains("\nthe teacher computes 4 micro-batches at a time\n"));
+    assert!(!plan("bf16").contains("at a time"));
 }

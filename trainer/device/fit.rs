@@ -16,6 +16,15 @@ pub struct Choice {
     pub format: WeightFormat,
     /// 0 of a plan that draws nothing.
     pub slots: u32,
+    /// Micro-batches that a stored teacher computes at a time.
+    pub pass: u32,
+}
+
+impl Choice {
+    /// Returns a form, without slots.
+    pub fn of(format: WeightFormat) -> Self {
+        Self { format, slots: 0, pass: 1 }
+    }
 }
 
 /// A request that plans are made of: training, generation, scoring, filling a cache.
@@ -94,7 +103,7 @@ pub fn compare<L: Lower>(request: &L, choice: Choice, memory: Option<&Memory>) -
 /// does.
 pub fn most_slots<L: Lower>(request: &L, asked: u32, forms: &[WeightFormat], memory: Option<&Memory>) -> SlotsUnfit {
     let fits = |slots| {
-        let choices = forms.iter().map(|format| Choice { format: *format, slots });
+        let choices = forms.iter().map(|format| Choice { slots, ..Choice::of(*format) });
         choices.into_iter().any(|choice| compare(request, choice, memory).is_ok_and(|found| found.is_within()))
     };
     let most = SlotChoice::Count(asked).tries(asked.into()).skip(1).find(|slots| fits(*slots)).unwrap_or(0);
@@ -256,11 +265,11 @@ mod tests {
             let forms = forms(self.asked, &self.stored);
             slots
                 .iter()
-                .flat_map(|slots| forms.iter().map(|format| Choice { format: *format, slots: *slots }))
+                .flat_map(|slots| forms.iter().map(|format| Choice { slots: *slots, ..Choice::of(*format) }))
                 .collect()
         }
 
-        fn lower(&self, Choice { format, slots }: Choice) -> Result<Planned, PlanError> {
+        fn lower(&self, Choice { format, slots, .. }: Choice) -> Result<Planned, PlanError> {
             let gib = match format {
                 WeightFormat::Int8 => 25,
                 WeightFormat::Stored => 20,
@@ -359,7 +368,7 @@ mod tests {
             if let Some(SlotsUnfit { asked, most }) = found.remedy.as_ref().and_then(|remedy| remedy.slots) {
                 prop_assert!(most < asked);
                 let fits = |slots| forms(request.asked, &request.stored).into_iter()
-                    .any(|format| memory.fits(takes(Choice { format, slots })));
+                    .any(|format| memory.fits(takes(Choice { slots, ..Choice::of(format) })));
                 prop_assert!(most == 0 || fits(most));
             }
         }

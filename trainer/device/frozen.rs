@@ -103,10 +103,10 @@ impl<P: ForwardPlan> Lower for Frozen<'_, P> {
             Some((SlotChoice::Count(count), _)) => vec![count],
         };
         let forms = forms(self.forward.format, self.stored);
-        iproduct!(forms, slots).map(|(format, slots)| Choice { format, slots }).collect()
+        iproduct!(forms, slots).map(|(format, slots)| Choice { slots, ..Choice::of(format) }).collect()
     }
 
-    fn lower(&self, Choice { format, slots }: Choice) -> Result<P, PlanError> {
+    fn lower(&self, Choice { format, slots, .. }: Choice) -> Result<P, PlanError> {
         let formats = &formats(format, Some(self.stored));
         (self.request.lower)(Student { config: self.config, formats, adapters: self.adapters }, slots, self.arch)
     }

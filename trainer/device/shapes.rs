@@ -11,7 +11,7 @@ use precast_plan::{
 use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::DeviceError;
-use crate::device::fit::{check_stored, formats, is_stored_dense};
+use crate::device::fit::{Choice, check_stored, formats, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
@@ -173,9 +173,10 @@ impl Shapes {
         &self,
         config: &RunConfig,
         recipe: &Recipe,
-        form: WeightFormat,
+        Choice { format: form, pass, .. }: Choice,
         arch: Arch,
     ) -> Result<TrainingPlan, PlanError> {
+        let pass = if form == WeightFormat::Stored { pass } else { 1 };
         let dense = Formats::dense();
         let of_teacher = |teacher: &TeacherShape| match teacher.by {
             // It stays exact beside others in 8 bits.
@@ -204,7 +205,7 @@ impl Shapes {
         let student = Student { config: of_student, formats: of_weights, adapters: &self.adapters };
         let (share, on_policy) = (config.division.share, config.on_policy.is_some());
         let decode = completions(config, recipe).or_else(|| self.samples(config, recipe));
-        TrainingPlan::new(TrainingRequest { teachers, student, recipe: *recipe, share, decode, on_policy, arch })
+        TrainingPlan::new(TrainingRequest { teachers, student, recipe: *recipe, share, decode, on_policy, pass, arch })
     }
 
     /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their

@@ -16,6 +16,9 @@ use crate::device::shapes::Shapes;
 use crate::device::unfit::Remedy;
 use crate::options::{RunConfig, SlotChoice, SlotsUnfit, WeightFormat};
 
+/// Tokens that a teacher computes at a time, at most: more make no GEMM faster, and take memory.
+const MOST_TOKENS: u32 = 1 << 15;
+
 /// A training run, for an architecture.
 #[derive(Clone, Copy)]
 pub struct Training<'a> {
@@ -66,8 +69,22 @@ impl<'a> Training<'a> {
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn lower_by(&self, config: &RunConfig, recipe: Recipe, form: WeightFormat) -> Result<TrainingPlan, PlanError> {
-        self.shapes.lower(config, &recipe, form, self.arch)
+    pub fn lower_by(&self, config: &RunConfig, recipe: Recipe, choice: Choice) -> Result<TrainingPlan, PlanError> {
+        self.shapes.lower(config, &recipe, choice, self.arch)
+    }
+
+    /// Returns the numbers of micro-batches that a teacher in this form computes at a time, the largest first: one that
+    /// is dequantized in each pass as many as make up this rank's part of a step in whole passes.
+    pub fn passes(&self, form: WeightFormat) -> Vec<u32> {
+        let (own, _) = self.config.division.share.micros(self.config.division.grad_accum.into());
+        let (own, tokens) = ((own.end - own.start) as u32, self.config.recipe().tokens());
+        let is_known = self.config.on_policy.is_none() && !self.config.recipe().own_prompts;
+        let is_dequantized = form == WeightFormat::Stored && self.own_teacher().is_some();
+        let passes = is_known && is_dequantized && self.shapes.teachers.len() == 1;
+        let is_within = |pass: &u32| *pass == 1 || passes && pass * tokens <= MOST_TOKENS;
+        let mut passes: Vec<u32> = (1..=own).filter(|pass| own.is_multiple_of(*pass)).filter(is_within).collect();
+        passes.reverse();
+        passes
     }
 
     fn asked(&self) -> WeightFormat {
@@ -116,12 +133,13 @@ impl Lower for Training<'_> {
             Some(SlotChoice::Auto) => SlotChoice::Auto.tries(own).collect(),
             Some(SlotChoice::Count(count)) => vec![count],
         };
-        iproduct!(slots, self.forms()).map(|(slots, format)| Choice { format, slots }).collect()
+        let of_form = |(slots, format)| self.passes(format).into_iter().map(move |pass| Choice { format, slots, pass });
+        iproduct!(slots, self.forms()).flat_map(of_form).collect()
     }
 
-    fn lower(&self, Choice { format, slots }: Choice) -> Result<TrainingPlan, PlanError> {
-        let config = self.with_slots(slots);
-        self.lower_by(&config, config.recipe(), format)
+    fn lower(&self, choice: Choice) -> Result<TrainingPlan, PlanError> {
+        let config = self.with_slots(choice.slots);
+        self.lower_by(&config, config.recipe(), choice)
     }
 
     fn host(&self, plan: &TrainingPlan, owner: DeviceMemory) -> HostMemory {

@@ -98,7 +98,7 @@ fn open(
     // The reference comes first, and says it for both.
     let heading = forward.heading && matches!(plan.side, Side::Reference { .. });
     let forward = Forward { heading, ..forward.clone() };
-    let fit = Fit::new(plan, Choice { format, slots: 0 }, host, Some(memory));
+    let fit = Fit::new(plan, Choice::of(format), host, Some(memory));
     let sealed = forward.seal(driver, &fit, (model, None))?;
     Ok((fit.plan, sealed))
 }

@@ -1,10 +1,12 @@
 //! `run.json`: what ran, on what, with which bytes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use itertools::Itertools;
 use precast_core::shell::quoted;
 use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
@@ -197,6 +199,37 @@ pub struct TeacherScore {
     /// The reason why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// Of a teacher with experts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<ExpertRows>,
+}
+
+/// Rows that the experts of the last layer read of a micro-batch, as its router divides them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpertRows {
+    /// Rows of the expert with the fewest.
+    pub least: u64,
+    /// Rows of the expert with the most.
+    pub most: u64,
+    /// Rows of all.
+    pub rows: u64,
+    /// Experts that have weights.
+    pub experts: u64,
+}
+
+impl ExpertRows {
+    /// Summarizes the rows of each expert.
+    pub fn of(rows: &[u64]) -> Option<Self> {
+        let (least, most) = rows.iter().copied().minmax().into_option()?;
+        Some(Self { least, most, rows: rows.iter().sum(), experts: rows.len() as u64 })
+    }
+}
+
+impl fmt::Display for ExpertRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { least, most, rows, experts } = self;
+        write!(f, "{least} to {most} of {rows} each, {} on average, in the last layer", rows / experts)
+    }
 }
 
 /// Knowledge of a teacher.

@@ -7,7 +7,7 @@ use precast_kernels::Access;
 use crate::category;
 use crate::decoding::{bucket, decode_phase};
 use crate::generation::GenerationPlan;
-use crate::training::{MICRO, UPDATE};
+use crate::training::{MICRO, PASS, UPDATE};
 use precast_core::Plan;
 use precast_core::chips::Peak;
 use precast_core::plan::{BufferId, Launch};
@@ -16,7 +16,13 @@ use precast_core::plan::{BufferId, Launch};
 pub fn floor_seconds(plan: &Plan, grad_accum: u32, peak: &Peak) -> f64 {
     let phase = |name| plan.phase(name).launches().map(|launch| peak.arithmetic_seconds(launch)).sum::<f64>();
     let [least, _] = micros(plan);
-    f64::from(grad_accum) * phase(least) + phase(UPDATE)
+    let pass = pass(plan).map_or(0.0, |(name, micros)| phase(name) / f64::from(micros));
+    f64::from(grad_accum) * (phase(least) + pass) + phase(UPDATE)
+}
+
+/// Returns the phase of a teacher that computes several micro-batches at a time, and their number.
+pub fn pass(plan: &Plan) -> Option<(&str, u32)> {
+    plan.phases.iter().find_map(|phase| Some((&*phase.name, phase.name.strip_prefix(PASS)?.parse().ok()?)))
 }
 
 /// Returns the phases of micro-batches with the least and with the most arithmetic: of several teachers each has one.
@@ -25,6 +31,24 @@ pub fn micros(plan: &Plan) -> [&str; 2] {
     let all = || plan.phases.iter().map(|phase| &*phase.name).filter(|name| is_micro(name));
     let flops = |name: &&str| flops(plan, name);
     [all().min_by_key(flops), all().max_by_key(flops)].map(|name| name.unwrap_or(MICRO))
+}
+
+/// Returns the phases of a step of so many micro-batches, each with how often it runs: of several teachers those of the
+/// one with the most arithmetic.
+pub fn of_step(plan: &Plan, micro_batches: u32) -> Vec<(&str, u32)> {
+    let [_, micro] = micros(plan);
+    let pass = pass(plan).map(|(name, micros)| (name, micro_batches / micros));
+    [Some((micro, micro_batches)), pass, Some((UPDATE, 1))].into_iter().flatten().collect()
+}
+
+/// Returns the arithmetic of a step of so many micro-batches, FLOP.
+pub fn step_flops(plan: &Plan, micro_batches: u32) -> u64 {
+    of_step(plan, micro_batches).into_iter().map(|(phase, times)| u64::from(times) * flops(plan, phase)).sum()
+}
+
+/// Returns the time of such a step at the roofline, seconds.
+pub fn step_seconds(plan: &Plan, micro_batches: u32, peak: &Peak) -> f64 {
+    of_step(plan, micro_batches).into_iter().map(|(phase, times)| f64::from(times) * seconds(plan, phase, peak)).sum()
 }
 
 /// Returns the arithmetic of a phase, FLOP.

@@ -99,11 +99,28 @@ impl<'a> Model<'a> {
     /// Lowers the forward pass; returns the last hidden states, normalized. No buffer outlives the launches that read
     /// it.
     pub fn forward(&self, ops: &mut Ops<'_>, ids: Tensor) -> Head<'a> {
+        let stream = self.stream(ops, ids, None);
+        self.head_of(ops, stream)
+    }
+
+    /// Lowers the forward pass up to the residual stream after the last block, which is written to `output`, if that is
+    /// given.
+    pub fn stream(&self, ops: &mut Ops<'_>, ids: Tensor, output: Option<Tensor>) -> Stream {
         let mut stream = Stream::from(self.embedding(ops, ids));
-        for (scope, block) in self.blocks() {
+        let last = self.config.depth() as usize - 1;
+        for (layer, (scope, block)) in self.blocks().enumerate() {
             ops.scope(scope);
-            stream = block.forward(ops, stream);
+            stream = match output.filter(|_| layer == last) {
+                // The norm is computed of what is written.
+                Some(_) => TransformerBlock { next: None, ..block }.forward_to(ops, stream, output),
+                None => block.forward(ops, stream),
+            };
         }
+        stream
+    }
+
+    /// Lowers the norm of the residual stream after the last block; returns the head that reads it.
+    pub fn head_of(&self, ops: &mut Ops<'_>, stream: Stream) -> Head<'a> {
         let norm = self.norm(ops, stream);
         self.head(ops, norm)
     }

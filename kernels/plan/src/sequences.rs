@@ -70,6 +70,11 @@ impl Sequences {
         u64::from(shape.tokens).next_multiple_of(4)
     }
 
+    /// Returns the tokens of a sequence, at most.
+    pub fn seq_len(&self) -> u32 {
+        self.seq_len
+    }
+
     /// Sequences that there is room for.
     pub(crate) fn count(&self) -> u32 {
         (self.list.elems / 2) as u32

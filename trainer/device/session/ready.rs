@@ -5,7 +5,6 @@ use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
 use precast_plan::estimate;
-use precast_plan::training::UPDATE;
 use precast_plan::{Plan, Tensor, TokenComparison, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
@@ -31,6 +30,8 @@ pub struct Session {
     pub hidden: Vec<Option<HiddenStates>>,
     /// Number of the teacher of the last micro-batch.
     pub(super) taught_by: usize,
+    /// Ids and lengths of the micro-batches of the teacher's last pass.
+    pub(super) passed: Vec<(Vec<u32>, Vec<u32>)>,
     pub(super) sealed: SealedDevice,
 }
 
@@ -68,14 +69,11 @@ impl Session {
         let sealed = seal(driver, &fit, kernels, &config.model_names(), how, startup)?;
         let Fit { plan, choice: Choice { format: teacher_format, .. }, .. } = fit;
         if let Some(peak) = sealed.device().peak() {
-            let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
-            sealed.watch.step_takes(
-                f64::from(config.division.grad_accum) * phase_s(estimate::micros(&plan.plan)[1]) + phase_s(UPDATE),
-            );
+            sealed.watch.step_takes(estimate::step_seconds(&plan.plan, config.division.grad_accum, &peak));
         }
         let tuned = tuning.map(|tuning| tuning.digest);
         let hidden = models.caches.iter().map(|cache| cache.as_ref().map(HiddenStates::of)).collect();
-        Ok((Self { plan, teacher_format, tuned, hidden, taught_by: 0, sealed }, extension))
+        Ok((Self { plan, teacher_format, tuned, hidden, taught_by: 0, passed: Vec::new(), sealed }, extension))
     }
 }
 

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
-use precast_plan::training::{GATHER, LAST, MASTERS, MICRO, TEACHER, TaughtInputs, TeacherBuffers, UPDATE, of_teacher};
-use precast_plan::{GradientPart, Micro, Recipe, Tensor};
+use precast_plan::training::{
+    GATHER, LAST, MASTERS, MICRO, TEACHER, TaughtInputs, TeacherBuffers, TeacherPass, UPDATE, of_teacher, pass_phase,
+};
+use precast_plan::{GradientPart, Micro, Recipe, Routes, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::device::DeviceError;
@@ -14,6 +16,66 @@ use crate::inputs::data::{MicroBatch, Taught};
 use super::Session;
 
 impl Session {
+    /// Returns the rows that each expert of a teacher's last layer has read of the micro-batch before; none without
+    /// experts. Waits for them.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn expert_rows(&mut self, teacher: usize) -> Result<Option<Vec<u64>>, DriverError> {
+        let routes = self.plan.teachers[teacher].model().and_then(|model| model.routes);
+        let tokens = self.plan.inputs.ids.elems as u32;
+        let read = |routes: Routes| {
+            let counts = bytemuck::pod_collect_to_vec(&self.sealed.read(routes.counts(tokens))?);
+            Ok(routes.rows_of_experts(&counts))
+        };
+        routes.map(read).transpose()
+    }
+
+    /// Computes the teacher for several micro-batches that follow, if it computes so many at a time and this is the first
+    /// of them, by its `index`. One that no pass was for is computed in a pass of its own.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn begin_pass<I: Iterator<Item = MicroBatch>>(
+        &mut self,
+        index: usize,
+        following: impl FnOnce() -> I,
+    ) -> Result<(), DriverError> {
+        let Some(pass) = self.plan.pass.filter(|pass| index.is_multiple_of(pass.micros as usize)) else {
+            return Ok(());
+        };
+        self.pass(pass, following().take(pass.micros as usize).collect())
+    }
+
+    fn pass(&mut self, pass: TeacherPass, batches: Vec<MicroBatch>) -> Result<(), DriverError> {
+        let seq_len = pass.sequences.seq_len();
+        let mut ids: Vec<u32> = batches.iter().flat_map(|batch| batch.ids.iter().copied()).collect();
+        let mut lengths: Vec<u32> = batches.iter().flat_map(|batch| batch.lengths.iter().copied()).collect();
+        let left = pass.ids.elems as usize - ids.len();
+        // Micro-batches that are missing are sequences of padding.
+        ids.resize(pass.ids.elems as usize, 0);
+        lengths.extend(std::iter::repeat_n(seq_len, left / seq_len as usize));
+        let mut words = vec![0u32; pass.all.elems as usize];
+        let mut put = |tensor: Tensor, values: &[u32]| {
+            let start = (tensor.offset - pass.all.offset) as usize / 4;
+            words[start..start + values.len()].copy_from_slice(values);
+        };
+        put(pass.ids, &ids);
+        put(pass.sequences.all, &pass.sequences.words(&lengths));
+        self.sealed.write(pass.all, bytemuck::cast_slice(&words))?;
+        self.passed = batches.into_iter().map(|batch| (batch.ids, batch.lengths)).collect();
+        self.sealed.run(&pass_phase(pass.micros))
+    }
+
+    /// Returns the place of a micro-batch in the teacher's pass, which begins if it is in none.
+    fn place_in(&mut self, pass: TeacherPass, batch: &MicroBatch) -> Result<u32, DriverError> {
+        let is_batch = |(ids, lengths): &(Vec<u32>, Vec<u32>)| *ids == batch.ids && *lengths == batch.lengths;
+        match self.passed.iter().position(is_batch) {
+            Some(place) => Ok(place as u32),
+            None => self.pass(pass, vec![batch.clone()]).map(|()| 0),
+        }
+    }
+
     /// Forward and backward of one micro-batch, by its `number` in the replica: 0 overwrites gradients, others add.
     ///
     /// # Errors
@@ -78,6 +140,9 @@ impl Session {
 
     fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DeviceError> {
         let inputs = self.plan.inputs;
+        // The teacher alone takes no part in passes.
+        let pass = self.plan.pass.zip(inputs.in_pass).filter(|_| phase != TEACHER);
+        let place = pass.map(|(pass, _)| self.place_in(pass, batch)).transpose()?;
         let mut words = vec![0u32; inputs.all.elems as usize];
         let mut put = |tensor: Tensor, values: &[u32]| {
             let start = (tensor.offset - inputs.all.offset) as usize / 4;
@@ -98,6 +163,10 @@ impl Session {
             put(ids, &taught.ids);
             put(places, &taught.places);
             put(sequences.all, &sequences.words(&taught.lengths));
+        }
+        if let Some((tensor, place)) = inputs.in_pass.zip(place) {
+            let first = place * tensor.elems as u32;
+            put(tensor, &(first..first + tensor.elems as u32).collect::<Vec<u32>>());
         }
         let accumulate = u8::from(number > 0);
         let scalars = micro_scalars { loss_scale, accumulate: accumulate.into() };

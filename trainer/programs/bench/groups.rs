@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use itertools::Itertools;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Executor, Launch, Node, Phase, Plan, Work};
+use precast_plan::{Executor, Launch, Node, Phase, Plan, Work, estimate};
 
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;
@@ -68,21 +68,30 @@ impl Group {
     }
 }
 
-/// The phases of a training step.
-pub const STEP: [&str; 2] = [MICRO, UPDATE];
+/// Returns the phases of a training step.
+pub fn step(plan: &Plan) -> Vec<String> {
+    let pass = estimate::pass(plan).map(|(name, _)| name);
+    [Some(MICRO), pass, Some(UPDATE)].into_iter().flatten().map(str::to_owned).collect()
+}
 
 /// Adds to the plan a phase for each group of launches of these phases. It needs no other kernels and no more memory
 /// than before.
-pub fn add(plan: &mut Plan, phases: &[&str]) -> Vec<Group> {
+pub fn add(plan: &mut Plan, phases: &[impl AsRef<str>]) -> Vec<Group> {
     let groups = of(plan, phases);
     plan.phases.extend(groups.iter().map(Group::timed));
     groups
 }
 
+/// Like [`add`], for the phases of a training step.
+pub fn add_step(plan: &mut Plan) -> Vec<Group> {
+    let phases = step(plan);
+    add(plan, &phases)
+}
+
 /// Groups the launches of these phases.
-pub fn of(plan: &Plan, phases: &[&str]) -> Vec<Group> {
+pub fn of(plan: &Plan, phases: &[impl AsRef<str>]) -> Vec<Group> {
     let mut groups = Vec::new();
-    for phase in phases {
+    for phase in phases.iter().map(AsRef::as_ref) {
         let mut alike: BTreeMap<Alike, Vec<(String, Launch)>> = BTreeMap::new();
         for node in &plan.phase(phase).nodes {
             let Some(launch) = node.launch() else { continue };
@@ -91,7 +100,7 @@ pub fn of(plan: &Plan, phases: &[&str]) -> Vec<Group> {
         for of_group in alike.into_values() {
             let (labels, launches) = of_group.into_iter().unzip();
             let timed_as = format!("bench.{}", groups.len());
-            groups.push(Group { timed_as, phase: (*phase).to_owned(), launches, labels });
+            groups.push(Group { timed_as, phase: phase.to_owned(), launches, labels });
         }
     }
     groups
@@ -115,10 +124,10 @@ mod tests {
     fn every_launch_of_a_step_is_in_one_group() {
         let before = plan(Arch::Sim);
         let mut plan = before.clone();
-        let groups = add(&mut plan, &STEP);
-        for phase in STEP {
+        let groups = add_step(&mut plan);
+        for phase in step(&plan) {
             let of_phase = groups.iter().filter(|group| group.phase == phase);
-            assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(phase).nodes.len());
+            assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(&phase).nodes.len());
         }
         assert_eq!(keys(&plan), keys(&before));
         assert_eq!(plan.phases.len(), before.phases.len() + groups.len());
@@ -127,7 +136,7 @@ mod tests {
     #[test]
     fn a_group_is_one_kernel_one_shape_and_a_chain() {
         let mut plan = plan(Arch::Sim);
-        for group in add(&mut plan, &STEP) {
+        for group in add_step(&mut plan) {
             assert!(group.launches.iter().all(|launch| launch.shape() == group.launches[0].shape()));
             let timed = &plan.phase(&group.timed_as).nodes;
             assert!(timed.len() >= LEAST_LAUNCHES && timed.len() == group.timed_launches());

@@ -148,7 +148,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 mod tests {
     use precast_kernels::Arch;
 
-    use super::super::groups::{STEP, add};
+    use super::super::groups::add_step;
     use super::super::tests::plan;
     use super::*;
 
@@ -156,7 +156,7 @@ mod tests {
     fn a_kernel_at_its_limit_has_all_of_it() {
         let limit = Peak::of(Arch::Sm90a).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
-        for group in add(&mut plan(Arch::Sm90a), &STEP) {
+        for group in add_step(&mut plan(Arch::Sm90a)) {
             let least = limit.seconds(&group.launches[0]);
             let record = KernelRecord::new(&group, least, 3, 1.0, Some(limit));
             assert!(near(record.share_of_limit.unwrap(), 1.0));

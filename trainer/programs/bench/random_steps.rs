@@ -57,6 +57,7 @@ impl Steps {
         let micros = &self.steps[self.done as usize % self.steps.len()];
         let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
         for (index, micro) in micros.iter().enumerate() {
+            session.begin_pass(index, || micros[index..].iter().cloned())?;
             session.micro(micro, (1.0 / counted as f64) as f32, index)?;
         }
         self.done += 1;

@@ -4,8 +4,7 @@ use std::fmt;
 
 use precast_plan::Gemm;
 use precast_plan::chips::Peak;
-use precast_plan::estimate::{floor_seconds, flops};
-use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::estimate::{floor_seconds, of_step, step_flops};
 use serde::Serialize;
 
 use super::compare::StepComparison;
@@ -92,15 +91,18 @@ fn timed(record: &Record<StepResult>) -> (f64, u64, &[KernelRecord]) {
 fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record<StepResult>, Failure> {
     let (config, data) = &rows::steps(config)?;
     let Bench { mut session, mut steps, of_plan: groups } =
-        Bench::open_on((config, data), &mut startup, reader, |plan| groups::add(plan, &groups::STEP))?;
+        Bench::open_on((config, data), &mut startup, reader, groups::add_step)?;
     let seconds = steps.time(&mut session, config.steps())?;
     // Two steps come before those that are timed: that of the start-up, and one that the first of them follows.
     let timed = data.iter().cycle().skip(2).take(if data.is_empty() { 0 } else { seconds.len() });
     let (tokens, places) = timed.fold((0, 0), |sum, step| (sum.0 + step.predicting(), sum.1 + step.places()));
     let of_rows = (places > 0).then(|| (tokens as f64, tokens as f64 / places as f64, seconds.iter().sum::<f64>()));
     let step_s = median(seconds);
-    let accum = u64::from(config.division.grad_accum);
-    let times = |phase: &str| if phase == MICRO { accum } else { 1 };
+    let of_step: Vec<(String, u64)> = of_step(&session.plan.plan, config.division.grad_accum)
+        .into_iter()
+        .map(|(phase, times)| (phase.to_owned(), times.into()))
+        .collect();
+    let times = |phase: &str| of_step.iter().find(|(name, _)| name == phase).map_or(1, |(_, times)| *times);
     let step = (times, step_s, session.device().peak());
     let kernels = KernelRecord::measure(&mut session, &groups, step, |session| Ok(steps.one(session)?), sample)?;
     let measured = StepResult {
@@ -131,7 +133,7 @@ impl StepTimes {
             tokens_per_s: tokens as f64 / step_s,
             row_tokens_per_s: None,
             padding_share: None,
-            flops: accum * flops(plan, MICRO) + flops(plan, UPDATE),
+            flops: step_flops(plan, config.division.grad_accum),
             floor_ms: floor_s.map(|floor_s| floor_s * 1e3),
             share_of_floor: floor_s.map(|floor_s| floor_s / step_s),
             launches: kernels.iter().map(|kernel| kernel.launches).sum(),
@@ -196,7 +198,8 @@ impl Measured for StepResult {
 #[cfg(test)]
 mod tests {
     use precast_kernels::Arch;
-    use precast_plan::estimate::seconds;
+    use precast_plan::estimate::{flops, seconds};
+    use precast_plan::training::{MICRO, UPDATE};
 
     use super::super::tests::plan;
     use super::*;

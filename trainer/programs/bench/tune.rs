@@ -62,7 +62,7 @@ fn read(file: &Path) -> Result<(Table, String), Failure> {
 /// Adds to the plan a phase for each variant of each group of launches that has a choice.
 fn add(plan: &mut Plan) -> Vec<Candidates> {
     let mut all: Vec<Candidates> = Vec::new();
-    for group in groups::of(plan, &groups::STEP) {
+    for group in groups::of(plan, &groups::step(plan)) {
         let launch = &group.launches[0];
         let (key, kernel) = (launch.key.clone(), launch.key.kernel());
         let Some(problem) = kernel.problem(&launch.params).filter(|_| launch.pair().is_some()) else { continue };

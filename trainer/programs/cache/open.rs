@@ -92,7 +92,7 @@ impl<'a> Opening<'a> {
     pub fn fit_sweep(&self, plan: SweepPlan, spilled: u64) -> Fit<SweepPlan> {
         let memory = self.memory();
         let host = self.host(&plan.plan, &plan.first, spilled, memory.owner);
-        Fit::new(plan, Choice { format: self.request.teacher_format, slots: 0 }, host, Some(memory))
+        Fit::new(plan, Choice::of(self.request.teacher_format), host, Some(memory))
     }
 
     /// Lowers a pass of a sweep.
@@ -131,7 +131,7 @@ impl Lower for Whole<'_> {
 
     fn choices(&self) -> Vec<Choice> {
         let forms = forms(self.opening.request.teacher_format, self.stored);
-        forms.into_iter().map(|format| Choice { format, slots: 0 }).collect()
+        forms.into_iter().map(Choice::of).collect()
     }
 
     fn lower(&self, choice: Choice) -> Result<HiddenPlan, PlanError> {

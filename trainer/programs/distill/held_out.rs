@@ -1,6 +1,7 @@
 //! The loss of data that a run does not train on: the launches of a micro-batch, and no update.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use precast_fatbins::Digest;
@@ -108,8 +109,11 @@ impl HeldOut {
         let mut own: Vec<[f32; 2]> = Vec::new();
         let progress = Progress::start("held-out loss", Unit::Things("micro-batches"));
         let most = micros.len().div_ceil(turns) as u64;
-        for rows in micros.iter().skip(turn).step_by(turns) {
-            session.micro(&MicroBatch::laid_out(&chunks[rows.clone()], places), loss_scale, 0)?;
+        let batch = |rows: &Range<usize>| MicroBatch::laid_out(&chunks[rows.clone()], places);
+        let own_micros: Vec<&Range<usize>> = micros.iter().skip(turn).step_by(turns).collect();
+        for (index, rows) in own_micros.iter().enumerate() {
+            session.begin_pass(index, || own_micros[index..].iter().map(|rows| batch(rows)))?;
+            session.micro(&batch(rows), loss_scale, 0)?;
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan.metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
             progress.set(own.len() as u64, most);

@@ -256,7 +256,10 @@ impl Running<'_> {
         let mut guard = None;
         let micros = vec![each as usize; share.local() as usize];
         session.gradients(&micros, |session, Micro { replica, number, is_last }| {
-            let batch = rows.micro_batch(own.start as usize + replica * each as usize + number);
+            let index = replica * each as usize + number;
+            let batch = |index| rows.micro_batch(own.start as usize + index);
+            session.begin_pass(index, || (index..).map(batch))?;
+            let batch = batch(index);
             gradients::of_micro(session, (is_guarded, &mut guard), (&batch, loss_scale), (number, is_last))
         })?;
         let lr = config.optimizer.lr_of(step, config.steps());

@@ -9,7 +9,7 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::options::{RunConfig, TeacherChoice};
 use crate::run::failure::Failure;
-use crate::run::record::{RunRecord, TeacherScore};
+use crate::run::record::{ExpertRows, RunRecord, TeacherScore};
 
 /// Tokens that tell a teacher that is worse than guessing from one that meets a hard text.
 const ENOUGH: u64 = 512;
@@ -42,7 +42,8 @@ pub fn measure(
         return Err(DataError::nothing_counted(1).into());
     }
     let nll = f64::from(session.teacher_loss(&batches, (1.0 / tokens as f64) as f32)?);
-    Ok(Some(TeacherScore::new(nll, vocab, tokens)))
+    let experts = session.expert_rows(number)?.and_then(|rows| ExpertRows::of(&rows));
+    Ok(Some(TeacherScore { experts, ..TeacherScore::new(nll, vocab, tokens) }))
 }
 
 impl TeacherScore {
@@ -57,7 +58,7 @@ impl TeacherScore {
                  files its own?"
             )
         });
-        Self { nll: finite(nll), uniform_nll, tokens, warning }
+        Self { nll: finite(nll), uniform_nll, tokens, warning, experts: None }
     }
 
     /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be.
@@ -78,6 +79,9 @@ impl TeacherScore {
             "{role}, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: \
             {uniform:.4}"
         ));
+        if let Some(rows) = &self.experts {
+            notes::print(format_args!("{role}, rows of an expert in the first batch: {rows}"));
+        }
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
             return Err(CheckpointError::Wrong(format!(
                 "{teacher}: the {role}'s cross entropy of the first batch is {nll:.4} nats a token over {tokens} \

@@ -89,10 +89,18 @@ impl Case<'_> {
         self.fit.choice.format
     }
 
-    /// Compares the run with another configuration.
+    /// Compares the run with another configuration, in a form: as it would start.
     fn takes(&self, config: &RunConfig, format: WeightFormat) -> Option<Fit<TrainingPlan>> {
         let run = Training { config, ..*self.run };
-        compare(&run, Choice { format, slots: 0 }, self.fit.memory.as_ref()).ok()
+        let memory = self.fit.memory.as_ref();
+        let mut last = None;
+        for pass in run.passes(format) {
+            last = compare(&run, Choice { pass, ..Choice::of(format) }, memory).ok();
+            if last.as_ref().is_some_and(Fit::is_within) {
+                break;
+            }
+        }
+        last
     }
 
     /// Writes fewer completions at a time.

@@ -2,7 +2,7 @@
 
 use precast_kernels::Arch;
 use precast_plan::chips::Peak;
-use precast_plan::estimate::{flops, micros, seconds};
+use precast_plan::estimate::{step_flops, step_seconds};
 use precast_plan::staged::{CERTIFY, QUANTIZE, WIDEN};
 use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
@@ -77,6 +77,9 @@ pub struct Report {
     /// None without a teacher with experts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) experts: Vec<ExpertTiles>,
+    /// Micro-batches that the teacher computes at a time, if several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) teacher_pass: Option<u32>,
     /// None where tensor cores compute all GEMMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) on_cuda_cores: Option<OnCudaCores>,
@@ -210,14 +213,14 @@ impl Report {
         })?;
         let (config, plan) = (&*run.with_slots(fit.choice.slots), &fit.plan);
         let recipe = config.recipe();
-        let lower = |recipe: Recipe| run.lower_by(config, recipe, fit.choice.format);
+        let lower = |recipe: Recipe| run.lower_by(config, recipe, fit.choice);
         let choices = Recompute::ALL.into_iter().map(|recompute| {
             let TrainingPlan { plan, .. } = lower(Recipe { recompute, ..recipe })?;
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
         let kernels = Kernels::of(&config.target.kernels, code, &plan.plan)?;
-        let groups = groups::of(&plan.plan, &groups::STEP);
+        let groups = groups::of(&plan.plan, &groups::step(&plan.plan));
         // Several teachers share the sequences.
         let cache = if let [only] = &shapes.teachers[..] { only.cache.as_ref() } else { None };
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
@@ -243,6 +246,7 @@ impl Report {
             kernels,
             launches: groups.iter().map(StepLaunches::of).collect(),
             experts: ExpertTiles::of(plan),
+            teacher_pass: plan.pass.map(|pass| pass.micros),
             on_cuda_cores: OnCudaCores::of(&groups, arch),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, (data.as_ref(), cache), &plan.plan, target.peak()),
@@ -332,17 +336,14 @@ impl Step {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
-        // Of several teachers the one that takes longest.
-        let [_, micro] = micros(plan);
         let estimate = peak.map(|peak| {
             // Ranks compute at the same time, each as many micro-batches.
-            let own = f64::from(grad_accum / share.ranks);
-            let seconds = own * seconds(plan, micro, &peak) + seconds(plan, UPDATE, &peak);
+            let seconds = step_seconds(plan, grad_accum / share.ranks, &peak);
             let tokens_per_s = tokens as f64 / seconds;
             let row_tokens_per_s = data.map(|data| data.fill * tokens_per_s);
             Estimate { device: peak.device, seconds, tokens_per_s, row_tokens_per_s }
         });
-        let flops = u64::from(grad_accum) * flops(plan, micro) + flops(plan, UPDATE);
+        let flops = step_flops(plan, grad_accum);
         let packed = config.places().packing != Packing::None;
         let rows = if packed { data.map(|data| data.rows_in(tokens)) } else { Some(config.sequences_a_step()) };
         let hidden_bytes = cache.zip(rows).map(|(cache, rows)| cache.mean_bytes(rows));

@@ -30,6 +30,9 @@ impl Report {
                 Detail::Full => self.launches_text(f)?,
             }
             self.experts.iter().try_for_each(|tiles| writeln!(f, "{tiles}"))?;
+            self.teacher_pass
+                .iter()
+                .try_for_each(|micros| writeln!(f, "the teacher computes {micros} micro-batches at a time"))?;
             self.on_cuda_cores.iter().try_for_each(|gemms| writeln!(f, "{gemms}"))?;
             write!(f, "{}", self.step)?;
             self.data.iter().try_for_each(|data| write!(f, "\n{data}"))?;

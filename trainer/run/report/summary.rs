@@ -94,6 +94,10 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         ("teacher", of_teacher(text(teacher))),
         ("teacher_format", of_teacher(text(asked.teacher_format)).filter(|_| !is_cached)),
         ("teacher cache", run.teacher_cache.as_ref().and_then(Known::known).map(cache)),
+        (
+            "rows of an expert, first batch",
+            run.teacher_score.as_ref().and_then(|score| Some(score.experts.as_ref()?.to_string())),
+        ),
         ("teacher's certificate", run.teacher_certificate.as_ref().map(certificate)),
         ("student", Some(text(asked.student))),
         ("parameters that train", run.parameters.map(|counts| format!("{} of {}", counts.trained, counts.all))),

@@ -65,6 +65,22 @@ impl Routes {
         most_tiles(self.rows() as u32, self.config.matrices()).into()
     }
 
+    /// Returns the rows that experts of the layer before read, of so many tokens: of each group of tokens, then of each
+    /// expert.
+    pub fn counts(&self, tokens: u32) -> Tensor {
+        let [_, counts, _] = Self::elems((self.config, self.group), tokens);
+        self.counts.slice(0, counts)
+    }
+
+    /// Adds up those of each expert.
+    pub fn rows_of_experts(&self, counts: &[u32]) -> Vec<u64> {
+        let mut rows = vec![0; self.config.matrices() as usize];
+        for of_group in counts.chunks_exact(rows.len()) {
+            rows.iter_mut().zip(of_group).for_each(|(rows, count)| *rows += u64::from(*count));
+        }
+        rows
+    }
+
     /// Returns the experts whose matrices one GEMM reads, if not all.
     pub fn at_a_time(&self) -> Option<u32> {
         (self.group < self.config.matrices()).then_some(self.group)

@@ -14,6 +14,9 @@ impl Step<'_> {
     /// Lowers the phases that compute the gradients of a step.
     pub fn gradients(&self, ops: &mut Ops<'_>) {
         let share = self.run.share;
+        if let Some(pass) = self.pass {
+            self.pass(ops, pass);
+        }
         self.numbers().for_each(|number| self.micro_batch(ops, MICRO, number));
         for fold in share.folds() {
             ops.phase(&fold.phase());
@@ -40,9 +43,12 @@ impl Step<'_> {
         let (inputs, recipe) = (self.inputs, &self.run.recipe);
         ops.phase(&of_teacher(phase, number));
         ops.restart();
-        let teacher = self.teach(ops, number);
+        let teacher = match self.pass {
+            Some(pass) => Some(self.passed(ops, pass)),
+            None => self.teach(ops, number),
+        };
         let is_student = matches!(self.run.teachers.get(number), Some(Teacher::Student));
-        if self.run.share.ranks > 1 && teacher.is_some() && !is_student {
+        if self.run.share.ranks > 1 && teacher.is_some() && !is_student && self.pass.is_none() {
             // Other ranks' weights may still be arriving while the teacher runs.
             ops.cut();
         }

@@ -3,9 +3,9 @@
 use precast_kernels::abi::{step_metrics, update_scalars};
 use precast_kernels::{Dtype, KERNELS, gemm};
 
-use super::inputs::MicroInputs;
+use super::inputs::{MicroInputs, TeacherPass};
 use super::refusals::Run;
-use super::request::TrainingRequest;
+use super::request::{Teacher, TrainingRequest};
 use super::resident::{Frozen, Residents, TeacherBuffers};
 use super::startup;
 use super::step::Step;
@@ -30,7 +30,7 @@ const LOSSES: u64 = 2;
 /// A plan for training, and the buffers that its host side writes and reads.
 ///
 /// It has the phases of [`Staged`](crate::Staged), [`CERTIFY`], `CLEAR`, `CAST`, `WIDEN`, `MICRO` and `UPDATE`, one for
-/// each fold of replicas' gradients ([`crate::Fold::phase`]), `LAST`, `GATHER` and `MASTERS` with several ranks,
+/// each fold of replicas' gradients ([`crate::Fold::phase`]), the teacher's pass if it has one, `LAST`, `GATHER` and `MASTERS` with several ranks,
 /// `TEACHER`, and those of [`Decoding`]. Phases that a teacher takes part in are there once for each
 /// ([`super::phases::of_teacher`]).
 pub type TrainingPlan = Lowered<TrainingBuffers>;
@@ -49,6 +49,8 @@ pub struct TrainingBuffers {
     pub certificates: Vec<Option<TokenComparison<Tensor>>>,
     /// The inputs that the host sends before each micro-batch.
     pub inputs: MicroInputs,
+    /// The pass of a teacher that computes several micro-batches at a time, in [`super::phases::pass_phase`].
+    pub pass: Option<TeacherPass>,
     /// `update_scalars`, sent before each update.
     pub update: Tensor,
     /// `step_metrics`, read after each update.
@@ -95,7 +97,11 @@ impl Lowered<TrainingBuffers> {
     fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
         let mut b = Builder::new(&KERNELS, run.arch);
         let mut frozen = Frozen::declare(&mut b, run);
-        let inputs = MicroInputs::new(&mut b, run.recipe.shape(), run.recipe.own_prompts);
+        let inputs = MicroInputs::new(&mut b, run.recipe.shape(), (run.recipe.own_prompts, run.pass.is_some()));
+        let pass = run.pass.zip(run.teachers.first()).and_then(|(micros, teacher)| {
+            let Teacher::Model { config, .. } = teacher else { return None };
+            Some(TeacherPass::declare(&mut b, run.recipe.shape(), micros, (config.hidden, run.dtype())))
+        });
         let certificates = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
         let mut models = Residents::declare(&mut b, run, frozen);
         let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
@@ -115,6 +121,7 @@ impl Lowered<TrainingBuffers> {
             run,
             models: &models,
             inputs,
+            pass,
             tensors: StepTensors { update, metrics },
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
@@ -144,6 +151,7 @@ impl Lowered<TrainingBuffers> {
                 adapters,
                 certificates,
                 inputs,
+                pass,
                 update,
                 metrics,
                 shards,

@@ -30,6 +30,8 @@ pub(super) struct Run<'a> {
     pub share: Share,
     pub decode: Option<DecodeRequest>,
     pub on_policy: bool,
+    /// Micro-batches of a teacher's pass, if it computes several at a time.
+    pub pass: Option<u32>,
     pub arch: Arch,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Run<'a> {
             share,
             decode,
             on_policy,
+            pass,
             arch,
             ..
         } = request;
@@ -65,7 +68,14 @@ impl<'a> Run<'a> {
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(&recipe, false)))?;
-        Ok(Self { teachers, student, formats, adapters, recipe, share, decode, on_policy, arch })
+        let is_alone = matches!(teachers[..], [Teacher::Model { .. }]) && !recipe.own_prompts && !on_policy;
+        let pass = (is_alone && pass > 1).then_some(pass);
+        Ok(Self { teachers, student, formats, adapters, recipe, share, decode, on_policy, pass, arch })
+    }
+
+    /// Returns the tokens that a teacher computes at a time.
+    pub fn teacher_tokens(&self) -> u32 {
+        self.recipe.tokens() * self.pass.unwrap_or(1)
     }
 
     pub fn dtype(&self) -> Dtype {

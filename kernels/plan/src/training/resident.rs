@@ -21,7 +21,7 @@ pub(super) struct Frozen {
 
 impl Frozen {
     pub fn declare(b: &mut Builder, run: &Run<'_>) -> Self {
-        let (dtype, shape) = (run.dtype(), (run.recipe.tokens(), run.recipe.seq_len));
+        let (dtype, shape) = (run.dtype(), (run.teacher_tokens(), run.recipe.seq_len));
         let mut teacher = |(number, teacher): (usize, &Teacher<'_>)| {
             let Teacher::Model { config, formats } = teacher else { return None };
             let (name, of) = (of_teacher("teacher", number), category::TEACHER_WEIGHTS);
