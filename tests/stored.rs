@@ -292,7 +292,8 @@ fn a_pass_over_several_micro_batches_gives_the_bits_of_each() {
             (case.metrics(out).iter().map(of_step).collect::<Vec<_>>(), case.bits(out))
         };
         let each = losses(&format!("{precision}-each"), "--teacher-format bf16");
-        for (out, more) in [("all", ""), ("ranks", " --gpus 2")] {
+        // Ranks of a GPU each need several.
+        for (out, more) in [("all", ""), ("ranks", " --gpus 2")].into_iter().take(if is_on_gpu() { 1 } else { 2 }) {
             let all = losses(&format!("{precision}-{out}"), &format!("--teacher-format stored{more}"));
             assert!(all == each, "{precision} {out}: {:?} {:?}", all.0, each.0);
         }

@@ -199,7 +199,7 @@ pub struct TeacherScore {
     /// The reason why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Of a teacher with experts.
+    /// Rows of the experts of a teacher that has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<ExpertRows>,
 }

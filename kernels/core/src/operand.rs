@@ -62,9 +62,9 @@ pub enum Content {
     SortedIds(u32),
     /// Numbers below that of elements, each once.
     Permutation,
-    /// The number of tiles, with zeros, and the tiles of so many rows that lie by expert, of so many experts: rows of an
-    /// expert, of at most so many, as expert, first row, last row's successor and 0; behind the last, zeros. Some
-    /// experts have no row, and some lists not all rows.
+    /// A list of the tiles of so many rows that lie by expert, of so many experts: their number and zeros; then rows of
+    /// an expert, of at most so many, as expert, first row, last row's successor and 0; then zeros. Some experts have
+    /// no row, and some lists not all rows.
     ExpertTiles(u32, u64, u32),
     /// A permutation that ascends within each run of the operand named.
     PositionsOf(&'static str),

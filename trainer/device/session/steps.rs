@@ -31,8 +31,8 @@ impl Session {
         routes.map(read).transpose()
     }
 
-    /// Computes the teacher for several micro-batches that follow, if it computes so many at a time and this is the first
-    /// of them, by its `index`. One that no pass was for is computed in a pass of its own.
+    /// Computes the teacher for the micro-batches of a pass, if it computes several at a time and a pass begins with
+    /// this one, by its `index`. A micro-batch of no pass is computed in one of its own.
     ///
     /// # Errors
     /// [`DriverError`].

@@ -30,9 +30,9 @@ const LOSSES: u64 = 2;
 /// A plan for training, and the buffers that its host side writes and reads.
 ///
 /// It has the phases of [`Staged`](crate::Staged), [`CERTIFY`], `CLEAR`, `CAST`, `WIDEN`, `MICRO` and `UPDATE`, one for
-/// each fold of replicas' gradients ([`crate::Fold::phase`]), the teacher's pass if it has one, `LAST`, `GATHER` and `MASTERS` with several ranks,
-/// `TEACHER`, and those of [`Decoding`]. Phases that a teacher takes part in are there once for each
-/// ([`super::phases::of_teacher`]).
+/// each fold of replicas' gradients ([`crate::Fold::phase`]), the teacher's pass if it has one, `LAST`, `GATHER` and
+/// `MASTERS` with several ranks, `TEACHER`, and those of [`Decoding`]. Phases that a teacher takes part in are there
+/// once for each ([`super::phases::of_teacher`]).
 pub type TrainingPlan = Lowered<TrainingBuffers>;
 
 /// Buffers of a [`TrainingPlan`].
