@@ -7,8 +7,9 @@
 #include "gemm/wgmma/forward.cuh"
 
 CLUSTER_KERNEL(gemm_fwd_params, CLUSTER) {
-    const Scales scales = {(const float*)p.x_scale, (const float*)p.w_scale, (const float*)p.w_scale};
     Int8Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {
-        {(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n}, scales};
+        {(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n},
+        {(const float*)p.x_scale, (const float*)p.w_scale, (const float*)p.w_scale},
+    };
     forward(p, p.k / 2, y);
 }
