@@ -6,6 +6,7 @@
     tests/golden/rounded.py write CASE...       # int8/trajectory.jsonl of each case
     tests/golden/rounded.py first CASE...       # int8/step0.safetensors of each case
     tests/golden/rounded.py apart CASE...       # how far bf16 and wrong forms of int8 are from those
+    tests/golden/rounded.py teacher CASE...     # int8/teacher.json of each case: what int8 changes of the teacher's predictions
     tests/golden/rounded.py spread CASE...      # how far roundings of bf16 that fall otherwise are from PyTorch's trajectory
 
 CASE is a directory of make.py's. Nothing of PyTorch is used: forward and backward passes are written out, because what is
@@ -21,7 +22,8 @@ rounded is a gradient as often as a value. The rules, R(x) a rounding to bf16, n
     q(row)              rotated by Hadamard matrices along the sum, in blocks of the largest power of two up to 128 that divides it; scale
                         is its largest magnitude / 127; to the nearest integer, even
 
-An adapter's GEMMs are bf16's, on bf16's activations.
+An adapter's GEMMs are bf16's, on bf16's activations. Of experts those of the experts are int8's, and the router's are bf16's: what a
+token's experts compute is added with their weights and the residual, and rounded once.
 """
 
 import argparse
@@ -266,6 +268,10 @@ class Model:
             branch, k["attended_scale"] = self.norm(at + behind[0], k["attended"])
             k["middle"] = r(stream + of_branch * branch)
             k["post"], k["post_scale"] = self.norm(at + behind[1], k["middle"])
+            if f"{at}mlp.gate.weight" in self.masters:
+                stream = self.experts(at + "mlp.", k["post"], k["middle"])
+                saved.append(k)
+                continue
             k["gate_up"], k["gate_up_ranks"] = self.linear([at + f"mlp.{p}_proj" for p in ("gate", "up")], k["post"])
             gate, up = np.split(k["gate_up"], 2, -1)
             k["gated"] = r(activation(gate, self.gemma)[0] * up)
@@ -279,6 +285,24 @@ class Model:
         hidden = r(of_logits * hidden)
         self.saved = dict(layers=saved, last=stream, scale=scale, hidden=hidden, ids=ids)
         return r(hidden @ self.w(self.head()).T)
+
+    def experts(self, at, x, residual):
+        r, chosen = self.rounding.r, self.config["num_experts_per_tok"]
+        logits = r(x @ self.w(f"{at}gate.weight").T)
+        weights = np.exp(softmax_log(logits))
+        # Of equal logits the lower expert.
+        choices = np.argsort(-logits, -1, kind="stable")[:, :chosen]
+        if self.config["norm_topk_prob"]:
+            weights = weights / np.take_along_axis(weights, choices, -1).sum(-1, keepdims=True)
+        out = residual.copy()
+        for expert in range(logits.shape[-1]):
+            rows = (choices == expert).any(-1)
+            if rows.any():
+                of = f"{at}experts.{expert}."
+                gate, up = np.split(self.linear([f"{of}{p}_proj" for p in ("gate", "up")], x[rows])[0], 2, -1)
+                down, _ = self.linear([f"{of}down_proj"], r(activation(gate, self.gemma)[0] * up))
+                out[rows] += weights[rows, expert : expert + 1] * down
+        return r(out)
 
     def head(self):
         return "model.embed_tokens.weight" if self.config["tie_word_embeddings"] else "lm_head.weight"
@@ -400,13 +424,17 @@ def rows_of(case, c):
 
 
 def student_of(case, rounding, trains=True, moved=0.0, seed=0):
-    """The student of a case, of weights that are `moved`, by so much of each at most, before they are rounded."""
+    """The student of a case, of weights that are `moved`."""
     adapter = case / "adapter" if (case / "adapter").exists() else None
-    student = Model(case / "student", rounding, trains and adapter is None, adapter if trains else None)
+    return displaced(Model(case / "student", rounding, trains and adapter is None, adapter if trains else None), moved, seed)
+
+
+def displaced(model, moved, seed):
+    """A model whose weights are `moved`, by so much of each at most, before they are rounded."""
     random = np.random.default_rng(seed)
-    for weight, value in student.masters.items():
-        student.masters[weight] = value * (1 + moved * random.uniform(-1, 1, value.shape))
-    return student
+    for weight, value in model.masters.items():
+        model.masters[weight] = value * (1 + moved * random.uniform(-1, 1, value.shape))
+    return model
 
 
 def train(case, name, moved=0.0, seed=0, steps=None):
@@ -516,6 +544,22 @@ def divergence(case, name, moved=0.0, seed=0):
     return (np.exp(exact) * (exact - other)).sum(-1)[targets.reshape(-1) != -100].mean()
 
 
+def write_teacher(case):
+    """Mean KL of the teacher's predictions in bf16 to those in int8, nats a token, over all rows: of runs whose weights have been moved."""
+    inputs = rows_of(case, json.loads((case / "case.json").read_text()))[0]
+
+    def kl(name, seed):
+        predict = lambda of: softmax_log(displaced(Model(case / "teacher", Rounding(of), False), MOVED, seed).forward(inputs))
+        exact, other = predict("bf16"), predict(name)
+        return (np.exp(exact) * (exact - other)).sum(-1).mean()
+
+    of_runs = np.array([kl("int8", seed) for seed in range(RUNS)])
+    (case / "int8").mkdir(exist_ok=True)
+    kept = dict(kl=float(of_runs.mean()), deviation=float(of_runs.std(ddof=1)))
+    (case / "int8/teacher.json").write_text(json.dumps(kept) + "\n")
+    print(f"{case.name}: {kept}; " + ", ".join(f"{name} {kl(name, 0):.2e}" for name in OTHERS), flush=True)
+
+
 OTHERS = ("exact", "bf16", "int8 unrotated", "int8 scaled by 128", "int8 forward alone")
 
 
@@ -573,11 +617,12 @@ def spread(case, runs=30):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["check", "write", "first", "apart", "spread"])
+    parser.add_argument("what", choices=["check", "write", "first", "apart", "teacher", "spread"])
     parser.add_argument("case", type=pathlib.Path, nargs="+")
     arguments = parser.parse_args()
     for case in arguments.case:
-        {"check": check, "write": write, "first": write_first, "apart": compare, "spread": spread}[arguments.what](case.resolve())
+        {"check": check, "write": write, "first": write_first, "apart": compare, "teacher": write_teacher, "spread": spread}[arguments.what](
+            case.resolve())
 
 
 if __name__ == "__main__":
