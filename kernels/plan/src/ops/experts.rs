@@ -139,6 +139,12 @@ impl Routes {
     }
 }
 
+/// Arguments of a group's GEMM, as its kernels have them.
+struct GroupArgs {
+    experts_of: u32,
+    tiles: Option<Tensor>,
+}
+
 /// Rows in the format of the GEMM that reads them.
 #[derive(Clone, Copy)]
 struct Rows {
@@ -236,58 +242,48 @@ impl Ops<'_> {
         }
     }
 
-    /// Lowers the gate and up projections of experts, gated.
-    fn gate_up(&mut self, gate: Gate, x: Rows, routes: &Routes, linear: &Linear) -> Tensor {
-        let all = routes.config.matrices();
-        let n = linear.n / all / 2;
-        let y = self.rows("gate_up", n);
+    /// Lowers a GEMM of each group of experts, which all write to the result, `[rows, n]`: `lower` launches one, by its
+    /// name, with the group's matrices.
+    fn by_group(
+        &mut self,
+        (name, n): (&str, u32),
+        routes: &Routes,
+        linear: &Linear,
+        mut lower: impl FnMut(&mut Self, &str, (Rows, Tensor), GroupArgs),
+    ) -> Tensor {
+        let (y, all) = (self.rows(name, n), routes.config.matrices());
         for group in routes.groups() {
-            let name = routes.name_of("gate_up", &group);
+            let name = routes.name_of(name, &group);
             let w = self.expert_matrices(&name, linear, (&group, all));
-            let args = GemmSwigluArgs {
-                x: x.values,
-                w: w.values,
-                bias: None,
-                y,
-                m: self.tokens,
-                n,
-                k: linear.k,
-                experts_of: experts_of(group.experts, all),
-                tiles: Some(group.tiles),
-                x_scale: x.scales,
-                w_scale: w.scales,
-            };
-            let (w, x, experts) = (w.values.format, x.values.format, Flag(true));
-            self.launch(&name, GemmSwiglu { bias: false, experts, gate, w, x }, args);
+            let of_group = GroupArgs { experts_of: experts_of(group.experts, all), tiles: Some(group.tiles) };
+            lower(self, &name, (w, y), of_group);
         }
         y
     }
 
+    /// Lowers the gate and up projections of experts, gated.
+    fn gate_up(&mut self, gate: Gate, x: Rows, routes: &Routes, linear: &Linear) -> Tensor {
+        let (m, n, k) = (self.tokens, linear.n / routes.config.matrices() / 2, linear.k);
+        self.by_group(("gate_up", n), routes, linear, |ops, name, (w, y), GroupArgs { experts_of, tiles }| {
+            let (x_scale, w_scale) = (x.scales, w.scales);
+            let (x, w, bias) = (x.values, w.values, None);
+            let key = GemmSwiglu { bias: false, experts: Flag(true), gate, w: w.format, x: x.format };
+            ops.launch(name, key, GemmSwigluArgs { x, w, bias, y, m, n, k, experts_of, tiles, x_scale, w_scale });
+        })
+    }
+
     /// Lowers the down projections of experts.
     fn down(&mut self, x: Rows, routes: &Routes, linear: &Linear) -> Tensor {
-        let all = routes.config.matrices();
-        let n = linear.n / all;
-        let y = self.rows("down", n);
-        for group in routes.groups() {
-            let name = routes.name_of("down", &group);
-            let w = self.expert_matrices(&name, linear, (&group, all));
-            let args = GemmFwdArgs {
-                x: x.values,
-                w: w.values,
-                bias: None,
-                residual: None,
-                y,
-                m: self.tokens,
-                n,
-                k: linear.k,
-                experts_of: experts_of(group.experts, all),
-                tiles: Some(group.tiles),
-                x_scale: x.scales,
-                w_scale: w.scales,
-            };
-            let (w, x, experts) = (w.values.format, x.values.format, Flag(true));
-            self.launch(&name, GemmFwd { bias: false, experts, residual: false, w, x }, args);
-        }
-        y
+        let (m, n, k) = (self.tokens, linear.n / routes.config.matrices(), linear.k);
+        self.by_group(("down", n), routes, linear, |ops, name, (w, y), GroupArgs { experts_of, tiles }| {
+            let (x_scale, w_scale) = (x.scales, w.scales);
+            let (x, w, bias, residual) = (x.values, w.values, None, None);
+            let key = GemmFwd { bias: false, experts: Flag(true), residual: false, w: w.format, x: x.format };
+            ops.launch(
+                name,
+                key,
+                GemmFwdArgs { x, w, bias, residual, y, m, n, k, experts_of, tiles, x_scale, w_scale },
+            );
+        })
     }
 }

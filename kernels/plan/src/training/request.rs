@@ -83,8 +83,8 @@ pub struct TrainingRequest<'a> {
     pub decode: Option<DecodeRequest>,
     /// True if steps train on what is decoded: their micro-batches score the tokens that they are given.
     pub on_policy: bool,
-    /// Micro-batches that the teacher computes at a time, of which whole passes make up a replica's. Several take more
-    /// memory, and dequantize a stored teacher once for all of them. Only one model that teaches alone, on the
+    /// Micro-batches that the teacher computes at a time: those of a rank are whole passes. Several take more memory,
+    /// and dequantize a stored teacher once for all of them. Only one model that teaches alone, on the
     /// student's sequences, which are known before, computes more than 1.
     pub pass: u32,
     pub arch: Arch,

@@ -159,12 +159,8 @@ impl Weights {
         (scratch, int8, group): (Option<Scratch>, Option<Int8Matrices>, u32),
     ) -> Self {
         let modules = config.family.modules;
-        let named: HashMap<&str, Weight> = parameters
-            .list
-            .iter()
-            .zip(&each)
-            .filter_map(|(one, weight)| Some((one.name.as_str(), (*weight)?)))
-            .collect();
+        let named = parameters.list.iter().zip(&each);
+        let named: HashMap<&str, Weight> = named.filter_map(|(one, weight)| Some((&*one.name, (*weight)?))).collect();
         let weight = |name: String| named[name.as_str()];
         let norm = |name| Norm { gamma: weight(name), gamma_form: config.family.gamma, eps: config.rms_norm_eps };
         let linear = |layer, (index, stack): (usize, &Stack)| {
@@ -199,14 +195,9 @@ impl Weights {
         };
         let experts = |layer| {
             let of = config.experts?;
-            let parts = router(config, of).map(|part| Some(weight(part.parameter(layer, "weight"))));
-            let joined = parts.reduce(|a, b| a?.join(b?)).flatten().expect("they lie next to each other");
-            let (n, k) = (of.columns(), config.hidden);
-            Some(ExpertWeights {
-                router: Linear { weight: Matrix::Dense(joined), bias: None, n, k, adapter: None },
-                config: of,
-                group,
-            })
+            let mut parts = router(config, of).map(|part| weight(part.parameter(layer, "weight")));
+            let (weight, n, k) = (Matrix::Dense(joined(&mut parts)), of.columns(), config.hidden);
+            Some(ExpertWeights { router: Linear { weight, bias: None, n, k, adapter: None }, config: of, group })
         };
         let layers = (0..).zip(&config.layers).map(|(layer, of_layer)| {
             let stacks = stacks(config, of_layer.kind);
