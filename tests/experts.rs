@@ -61,8 +61,8 @@ fn every_token_that_is_written_has_the_logits_of_the_forward_pass() {
     }
 }
 
-/// Its KL from the teacher in bf16 is that of a float64 model which is rounded where kernels round, by `rounded.py
-/// teacher`. There it is 60 % of this where nothing is rotated, and a fifth where nothing is rounded at all.
+/// Compares the KL from the teacher in bf16 to the one in int8 with that of a float64 model, which rounds where kernels
+/// round (`rounded.py teacher`). Without rotations the model has 60 % of it, without roundings a fifth.
 #[test]
 fn experts_compute_in_int8() {
     let case = golden_weights::placed(&fixture("experts-int8"));
