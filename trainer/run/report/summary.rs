@@ -9,7 +9,7 @@ use super::page::table;
 use crate::inputs::teacher_cache::{CacheManifest, CacheRecord};
 use crate::run::gpu::GpuRecord;
 use crate::run::guard::GuardRecord;
-use crate::run::record::{CertifiedBy, Known, RESULTS, RunRecord, TeacherCertificate};
+use crate::run::record::{CertifiedBy, Known, RESULTS, RunRecord, TeacherCertificate, TeacherRecord, TeacherScore};
 use crate::run::step::{StepRecord, guarded, mean};
 
 /// Options of a run that its summary is of.
@@ -78,13 +78,6 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         OneOrSeveral::Several(teachers) => teachers.join(", "),
     });
     let is_cached = run.teacher_cache.is_some();
-    let of_names = run.teachers.iter().flat_map(|(name, teacher)| {
-        let cache = teacher.cache.as_ref().and_then(Known::known).map(cache);
-        let of_cache = cache.map(|cache| (format!("teacher {name}'s cache"), cache));
-        let certificate = teacher.certificate.as_ref().map(certificate);
-        of_cache.into_iter().chain(certificate.map(|text| (format!("teacher {name}'s certificate"), text)))
-    });
-    let of_names = of_names.collect_vec();
     let all_written = RESULTS.iter().filter_map(|name| Some(format!("{name} of step {}", run.result_step(name)?)));
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     let rows = [
@@ -94,10 +87,7 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         ("teacher", of_teacher(text(teacher))),
         ("teacher_format", of_teacher(text(asked.teacher_format)).filter(|_| !is_cached)),
         ("teacher cache", run.teacher_cache.as_ref().and_then(Known::known).map(cache)),
-        (
-            "rows of an expert, first batch",
-            run.teacher_score.as_ref().and_then(|score| Some(score.experts.as_ref()?.to_string())),
-        ),
+        ("rows of an expert, first batch", run.teacher_score.as_ref().and_then(expert_rows)),
         ("teacher's certificate", run.teacher_certificate.as_ref().map(certificate)),
         ("student", Some(text(asked.student))),
         ("parameters that train", run.parameters.map(|counts| format!("{} of {}", counts.trained, counts.all))),
@@ -120,7 +110,7 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         ("device memory, bytes", Some(last.memory_bytes.to_string())),
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    table(&rows.chain(of_names).collect_vec())
+    table(&rows.chain(of_named_teachers(run)).collect_vec())
 }
 
 /// Describes the GPU on the average and at most, and what held its clock down; nothing where that is not known.
@@ -129,6 +119,25 @@ fn gpu(records: &[StepRecord], run: &RunRecord) -> Option<String> {
     let did = GpuRecord::of_run(records.iter().map(|record| &record.gpu)).to_string();
     let all = [did].into_iter().filter(|text| !text.is_empty()).chain(limits).join("; ");
     Some(all).filter(|text| !text.is_empty())
+}
+
+/// Describes what is known of each teacher that has a name.
+fn of_named_teachers(run: &RunRecord) -> Vec<(String, String)> {
+    let of_teacher = |(name, teacher): (&String, &TeacherRecord)| {
+        let cache = teacher.cache.as_ref().and_then(Known::known).map(cache);
+        let rows = teacher.score.as_ref().and_then(expert_rows);
+        let certificate = teacher.certificate.as_ref().map(certificate);
+        let cache = cache.map(|text| (format!("teacher {name}'s cache"), text));
+        let rows = rows.map(|text| (format!("rows of an expert of teacher {name}, first batch"), text));
+        let certificate = certificate.map(|text| (format!("teacher {name}'s certificate"), text));
+        [cache, rows, certificate].into_iter().flatten().collect_vec()
+    };
+    run.teachers.iter().flat_map(of_teacher).collect()
+}
+
+/// Describes how the first batch divides among a teacher's experts.
+fn expert_rows(score: &TeacherScore) -> Option<String> {
+    score.experts.as_ref().map(ToString::to_string)
 }
 
 /// Describes the cost of a teacher that is not exact, and how that is known.

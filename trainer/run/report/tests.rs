@@ -91,6 +91,20 @@ fn the_table_says_what_was_asked_for_measured_and_written() {
 }
 
 #[test]
+fn rows_of_experts_are_said_of_a_teacher_with_a_name_and_without() {
+    let experts = serde_json::json!({ "least": 2, "most": 20, "rows": 144, "experts": 16 });
+    let score = serde_json::json!({ "nll": 1.0, "uniform_nll": 2.0, "tokens": 48, "experts": experts });
+    let said = |row: &str, of: Value| {
+        let text = "2 to 20 of 144 each, 9 on average, in the last layer";
+        let table = summary(&[record(1, Some(3.0))], &run(of));
+        assert!(table.contains(&format!("<td>{row}</td><td>{text}</td>")), "{table}");
+    };
+    said("rows of an expert, first batch", serde_json::json!({ "teacher_score": score }));
+    let named = serde_json::json!({ "teachers": { "wide": { "score": score } } });
+    said("rows of an expert of teacher wide, first batch", named);
+}
+
+#[test]
 fn a_report_is_self_contained_and_survives_gaps() {
     let records = [record(1, Some(3.0)), record(2, None), record(3, Some(1.5))];
     let taught = serde_json::json!({ "config": { "teacher": "a<b", "student": "s" }, "device": { "name": "sim" } });
