@@ -105,7 +105,12 @@ public:
     }
 
     void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
-        access(*block, find(p), thread, event(thread, action, pc), p, bytes);
+        const Event now = event(thread, action, pc);
+        Memory* memory = find(p);
+        const bool reads = action == Action::Read, plain = reads || action == Action::Write;
+        if (plain && !launch.by_clocks && memory && (reads || memory->region.writable))
+            if (Cell* cell = memory->only(p, bytes); cell && settle(*cell, now, reads)) return;
+        access(*block, memory, thread, now, p, bytes);
     }
 
     // The same of memory that may be another block's.

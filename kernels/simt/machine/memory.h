@@ -70,7 +70,7 @@ public:
     void reset() {
         Cell cell;
         cell.written = region.written;
-        cells.assign((region.bytes + cell_bytes - 1) / cell_bytes, cell);
+        cells.assign((region.bytes + (1 << cell_bits) - 1) >> cell_bits, cell);
         readers.assign(cells.size() * warps, Event());
     }
 
@@ -83,18 +83,25 @@ public:
     uint32_t readers_count() const { return warps; }
 
     bool holds(const char* p) const { return p >= region.base && p < region.base + region.bytes; }
-    Cell& cell(const char* p) { return cells[(p - region.base) / cell_bytes]; }
+    Cell& cell(const char* p) { return cells[uint64_t(p - region.base) >> cell_bits]; }
+
+    // The cell of a range, where it is whole and one.
+    Cell* only(const char* p, uint64_t bytes) {
+        const uint64_t start = p - region.base;
+        const bool whole = bytes == 1u << cell_bits && (start & (bytes - 1)) == 0 && start < region.bytes;
+        return whole && start + bytes <= region.bytes ? &cells[start >> cell_bits] : nullptr;
+    }
 
     // Each cell of a range.
     template <typename F> void each(const char* p, uint64_t bytes, F f) {
         const uint64_t start = p - region.base;
-        while (cell_bytes > 2 && (start | bytes) % cell_bytes != 0) halve();
-        const uint64_t end = (start + bytes + cell_bytes - 1) / cell_bytes;
-        for (uint64_t i = start / cell_bytes; i < end; i++) f(cells[i]);
+        while (cell_bits > 1 && ((start | bytes) & ((1 << cell_bits) - 1)) != 0) halve();
+        const uint64_t end = (start + bytes + (1 << cell_bits) - 1) >> cell_bits;
+        for (uint64_t i = start >> cell_bits; i < end; i++) f(cells[i]);
     }
 
 private:
-    uint64_t cell_bytes = 16;
+    uint32_t cell_bits = 4; // of a cell's bytes: every access divides by them
     std::vector<Cell> cells;
     uint32_t warps = 0;
     std::vector<Event> readers; // of each cell by each warp
@@ -110,7 +117,7 @@ private:
                 of_halves.insert(of_halves.end(), &readers[i * warps], &readers[i * warps] + warps);
         cells.swap(halves);
         readers.swap(of_halves);
-        cell_bytes /= 2;
+        cell_bits--;
     }
 };
 
@@ -122,6 +129,25 @@ inline void remember(Cell& cell, Event* reader, const Event& now) {
     }
     if (cell.reads[0].happened() && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
     cell.reads[0] = now;
+}
+
+// Remembers a plain access that barriers of its block alone put behind all others of the cell, as they do most; not so
+// if that takes more to know.
+[[gnu::always_inline]] inline bool settle(Cell& cell, const Event& now, bool reads) {
+    const auto is_behind = [&](const Event& earlier) {
+        return !earlier.happened() || (earlier.block == now.block && earlier.before(now));
+    };
+    if (cell.under_way || !is_behind(cell.write)) return false;
+    if (reads) {
+        if (!cell.written) return false;
+        remember(cell, nullptr, now);
+        return true;
+    }
+    if (!is_behind(cell.reads[0]) || !is_behind(cell.reads[1])) return false;
+    cell.write = now;
+    cell.reads[0] = cell.reads[1] = Event();
+    cell.written = true;
+    return true;
 }
 
 // What is wrong with a read of `cell`, and what it conflicts with. `order` says of an access what is wrong if this one

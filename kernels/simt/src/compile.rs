@@ -55,9 +55,17 @@ const KERNEL: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
-/// Options of the machine.
-const SHARED: &[&str] =
-    &["-O3", "-fno-semantic-interposition", "-ftls-model=initial-exec", "-Wall", "-Wextra", "-Werror", "-shared"];
+/// Options of the machine. Its own functions call each other directly, without a table that could replace them.
+const SHARED: &[&str] = &[
+    "-O3",
+    "-fno-semantic-interposition",
+    "-fvisibility-inlines-hidden",
+    "-ftls-model=initial-exec",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-shared",
+];
 
 /// Names every kernel's function.
 const ENTRY: &str = "simt_kernel";
