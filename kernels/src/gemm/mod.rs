@@ -234,7 +234,12 @@ fn depth(x: Format, k: u32) -> u32 {
 
 /// Returns sample shapes (m, n, k) of a GEMM with inputs in x.
 fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
-    if x == Dtype::I8 { &INT8_SAMPLES } else { &SAMPLES }
+    match x.dtype() {
+        Some(Dtype::I8) => &INT8_SAMPLES,
+        // Several of the largest tiles on CUDA cores.
+        Some(Dtype::F32) => &SAMPLES[..7],
+        _ => &SAMPLES,
+    }
 }
 
 /// Returns a launch's `experts_of`: for the list of so many experts of a layer.
@@ -551,7 +556,7 @@ impl Reference for GemmDgrad {
 
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |(m, n, k), splits| Self::Params { m, n, k, splits, ..Default::default() };
-        SPLITS.into_iter().flat_map(|splits| SAMPLES.map(|shape| sample(shape, splits))).collect()
+        SPLITS.into_iter().flat_map(|splits| shapes(self.w).iter().map(move |shape| sample(*shape, splits))).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -596,7 +601,8 @@ impl Reference for GemmWgrad {
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |(m, n, k), accumulate, splits| Self::Params { m, n, k, accumulate, splits, ..Default::default() };
         let variations = [0, 1].into_iter().flat_map(|accumulate| SPLITS.map(|splits| (accumulate, splits)));
-        variations.flat_map(|(accumulate, splits)| SAMPLES.map(|shape| sample(shape, accumulate, splits))).collect()
+        let of = |(accumulate, splits)| shapes(self.x.into()).iter().map(move |shape| sample(*shape, accumulate, splits));
+        variations.flat_map(of).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
