@@ -119,9 +119,11 @@ class Adapters:
         self.adamw.zero_grad(set_to_none=True)
 
 
-def train(mode, teacher_config, student_config, batch, seq, steps, lora_rank):
+def train(mode, teacher_config, student_config, batch, seq, steps, lora_rank, experts):
     torch.manual_seed(0)
     teacher = model(teacher_config).eval().requires_grad_(False) if teacher_config else None
+    if experts:
+        teacher.set_experts_implementation(experts)
     student = model(student_config).train()
     master = Adapters(student, lora_rank) if lora_rank else Master(student.parameters())
     # Adapters in fp32 compute in bf16, too.
@@ -157,6 +159,7 @@ def train(mode, teacher_config, student_config, batch, seq, steps, lora_rank):
     step_s = statistics.median(times)
     report(
         mode=mode,
+        **({"experts": experts} if experts else {}),
         first_step_s=first_step_s,
         step_ms=1e3 * step_s,
         tokens_per_s=batch * seq / step_s,
@@ -275,6 +278,7 @@ def main():
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--lora-rank", type=int, default=0, help="train adapters of this rank; 0: all weights")
+    parser.add_argument("--experts", help="transformers' GEMMs of a teacher's experts: eager, batched_mm, grouped_mm")
     arguments = parser.parse_args()
     configs = {}
     for role in ("teacher", "student"):
@@ -284,9 +288,9 @@ def main():
     if arguments.mode != "ops":
         try:
             shape = (arguments.batch, arguments.seq, arguments.steps)
-            train(arguments.mode, configs.get("teacher"), configs["student"], *shape, arguments.lora_rank)
-        except ModuleNotFoundError as error:
-            report(mode=arguments.mode, error=f"not measured: {error}")
+            train(arguments.mode, configs.get("teacher"), configs["student"], *shape, arguments.lora_rank, arguments.experts)
+        except (ModuleNotFoundError, torch.OutOfMemoryError) as error:
+            report(mode=arguments.mode, experts=arguments.experts, error=f"not measured: {error}")
         return
     limits()
     for role, config in configs.items():

@@ -13,5 +13,6 @@ for mode in ${MODES:-eager compile liger ops}; do
     fi
     "${PYTHON:-python3}" "$here/peers.py" "$mode" ${teacher:+--teacher "$teacher"} \
         --student "$student" \
-        --batch "${BATCH:-8}" --seq "${SEQ:-1024}" --steps "${STEPS:-20}" --lora-rank "${LORA_RANK:-0}"
+        --batch "${BATCH:-8}" --seq "${SEQ:-1024}" --steps "${STEPS:-20}" --lora-rank "${LORA_RANK:-0}" \
+        ${EXPERTS:+--experts "$EXPERTS"}
 done
