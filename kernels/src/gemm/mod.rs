@@ -601,8 +601,8 @@ impl Reference for GemmWgrad {
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |(m, n, k), accumulate, splits| Self::Params { m, n, k, accumulate, splits, ..Default::default() };
         let variations = [0, 1].into_iter().flat_map(|accumulate| SPLITS.map(|splits| (accumulate, splits)));
-        let of = |(accumulate, splits)| shapes(self.x.into()).iter().map(move |shape| sample(*shape, accumulate, splits));
-        variations.flat_map(of).collect()
+        let shapes = shapes(self.x.into());
+        variations.flat_map(|(add, splits)| shapes.iter().map(move |shape| sample(*shape, add, splits))).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

@@ -1,6 +1,7 @@
 //! Typed views of a launch's buffers, for host references.
 
 mod buffer;
+pub mod numbers;
 mod views;
 
 pub use buffer::Buffer;

@@ -1,6 +1,7 @@
 //! Weights that are not numbers, found where weights are read or written.
 
 use half::{bf16, f16};
+use precast_core::host::numbers::all_finite;
 use precast_kernels::dequant::dequantize;
 use precast_kernels::{Block, Dtype, Format};
 use rayon::prelude::*;
@@ -70,35 +71,16 @@ const TASK_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 /// The first element of `bytes` that is NaN or infinite: its index, and what it is. `bytes` holds whole elements of
 /// `dtype`, little-endian, at any alignment; integers are always finite.
 fn first_not_finite(bytes: &[u8], dtype: Dtype) -> Option<(usize, f32)> {
-    let is_finite: fn(&[u8]) -> bool = match dtype {
-        Dtype::F32 => all_f32,
-        Dtype::Bf16 => all_bf16,
-        Dtype::U32 | Dtype::I8 => return None,
-    };
     let value = |element: &[u8]| match *element {
         [a, b] => bf16::from_le_bytes([a, b]).to_f32(),
         [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
         _ => unreachable!("elements have 2 or 4 bytes"),
     };
-    let task = bytes.par_chunks(TASK_BYTES).position_first(|task| !is_finite(task))?;
+    let task = bytes.par_chunks(TASK_BYTES).position_first(|task| !all_finite(task, dtype))?;
     let element_bytes = dtype.bytes() as usize;
     let values = bytes[task * TASK_BYTES..].chunks_exact(element_bytes).map(value);
     let (index, value) = values.enumerate().find(|(_, value)| !value.is_finite())?;
     Some((task * TASK_BYTES / element_bytes + index, value))
-}
-
-// A number is not finite where all bits of its exponent are set. Adding one to the exponent of such a number, and of no
-// other, carries into the sign bit: an addition and two bit operations an element, which compile to vector
-// instructions.
-
-fn all_f32(bytes: &[u8]) -> bool {
-    let carry = |element: &[u8; 4]| (u32::from_le_bytes(*element) & 0x7F80_0000) + 0x0080_0000;
-    bytes.as_chunks().0.iter().fold(0, |any, element| any | carry(element)) >> 31 == 0
-}
-
-fn all_bf16(bytes: &[u8]) -> bool {
-    let carry = |element: &[u8; 2]| (u16::from_le_bytes(*element) & 0x7F80) + 0x0080;
-    bytes.as_chunks().0.iter().fold(0, |any, element| any | carry(element)) >> 15 == 0
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use precast_core::host::numbers;
 use precast_kernels::Dtype;
 use precast_plan::Parameters;
 use rayon::prelude::*;
@@ -29,13 +30,11 @@ impl Checkpoint {
     }
 }
 
+/// Bytes that one task compares.
+const TASK_BYTES: usize = 1 << 16;
+
 /// Returns the largest difference of two lists of numbers of a dtype.
 pub(crate) fn farthest(began: &[u8], ended: &[u8], dtype: Dtype) -> f32 {
-    let value = |bytes: &[u8]| match *bytes {
-        [low, high] => f32::from_le_bytes([0, 0, low, high]),
-        _ => f32::from_le_bytes(bytes.try_into().expect("four bytes")),
-    };
-    let bytes = dtype.bytes() as usize;
-    let pairs = began.par_chunks_exact(bytes).zip(ended.par_chunks_exact(bytes));
-    pairs.with_min_len(1 << 14).map(|(began, ended)| (value(ended) - value(began)).abs()).reduce(|| 0.0, f32::max)
+    let pairs = began.par_chunks(TASK_BYTES).zip(ended.par_chunks(TASK_BYTES));
+    pairs.map(|(began, ended)| numbers::farthest(began, ended, dtype)).reduce(|| 0.0, f32::max)
 }
