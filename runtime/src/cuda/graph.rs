@@ -76,17 +76,17 @@ impl Graph {
     ) -> Result<(), DriverError> {
         let (dependencies, mut captured, mut node) = (self.dependencies(dependencies), null_mut(), null_mut());
         // SAFETY: the stream is live and nothing else captures it; whatever `enqueue` did the capture ends, which
-        // writes one handle; the child is copied when it is added, and destroyed once.
+        // writes one handle; the child is copied when it is added.
         unsafe {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             check_on("cuStreamBeginCapture", sys::cuStreamBeginCapture_v2(stream, mode), label)?;
             let enqueued = enqueue();
             let ended = sys::cuStreamEndCapture(stream, &mut captured);
+            let captured = Self { graph: captured, nodes: Vec::new() };
             enqueued?;
             check_on("cuStreamEndCapture", ended, label)?;
             let (count, first) = (dependencies.len(), dependencies.as_ptr());
-            let added = sys::cuGraphAddChildGraphNode(&mut node, self.graph, first, count, captured);
-            check("cuGraphDestroy", sys::cuGraphDestroy(captured))?;
+            let added = sys::cuGraphAddChildGraphNode(&mut node, self.graph, first, count, captured.graph);
             check_on("cuGraphAddChildGraphNode", added, label)?;
         }
         self.nodes.push(node);
@@ -97,14 +97,15 @@ impl Graph {
     ///
     /// # Errors
     /// [`DriverError::OutOfDriverMemory`] if the driver has no memory for it.
-    pub fn instantiate(self, stream: sys::CUstream) -> Result<sys::CUgraphExec, DriverError> {
-        let mut executable = null_mut();
+    pub fn instantiate(self, stream: sys::CUstream) -> Result<Executable, DriverError> {
+        let mut executable = Executable(null_mut());
         let what = format!("keep a graph of {} launches", self.nodes.len());
         // SAFETY: the graph is complete; the executable keeps what it needs of it.
         unsafe {
-            let instantiated = sys::cuGraphInstantiateWithFlags(&mut executable, self.graph, 0);
+            let instantiated = sys::cuGraphInstantiateWithFlags(&mut executable.0, self.graph, 0);
             check_memory("cuGraphInstantiate", instantiated, &what, MoreMemory::SmallerBuffers)?;
-            check_memory("cuGraphUpload", sys::cuGraphUpload(executable, stream), &what, MoreMemory::SmallerBuffers)?;
+            let uploaded = sys::cuGraphUpload(executable.0, stream);
+            check_memory("cuGraphUpload", uploaded, &what, MoreMemory::SmallerBuffers)?;
             check("cuStreamSynchronize", sys::cuStreamSynchronize(stream))?;
         }
         Ok(executable)
@@ -115,5 +116,28 @@ impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: the handle was made by this value; executables do not need it.
         let _ = unsafe { sys::cuGraphDestroy(self.graph) };
+    }
+}
+
+/// A graph that a stream can launch.
+pub(super) struct Executable(sys::CUgraphExec);
+
+impl Executable {
+    /// Queues the graph on a stream.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    pub fn launch(&self, stream: sys::CUstream) -> Result<(), DriverError> {
+        // SAFETY: the handle is live, and so is the memory that its nodes use.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.0, stream) })
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the handle was made by this value, and no stream is at work on it.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.0) };
+        }
     }
 }

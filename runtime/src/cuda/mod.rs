@@ -4,6 +4,7 @@
 //! edges; copies go through pinned slots that are reused once their event has passed.
 
 pub(crate) mod call;
+mod context;
 mod devices;
 mod environment;
 mod exchange;

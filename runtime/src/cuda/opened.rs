@@ -5,10 +5,11 @@ use precast_core::{Arch, Registry};
 use precast_fatbins::Module;
 
 use super::call::check;
+use super::context::Context;
 use super::devices::{describe, find};
 use super::exchange::{self, Abort, AllGather, Beside, Event, Prepared, Ranks, Waits};
 use super::gemms::CublasGemms;
-use super::graph::Graph;
+use super::graph::{Executable, Graph};
 use super::library::Libraries;
 use super::mark::Mark;
 use super::memory;
@@ -29,8 +30,6 @@ use crate::permit::Permit;
 /// One device, its context, and everything loaded and allocated on it.
 pub struct Cuda {
     device: Device,
-    handle: sys::CUdevice,
-    stream: sys::CUstream,
     /// Side stream, with several ranks.
     beside: Option<Beside>,
     kernels: Vec<sys::CUfunction>,
@@ -51,7 +50,8 @@ pub struct Cuda {
     /// Kind of memory that the environment requests.
     kind: Option<memory::Kind>,
     loads: u64,
-    /// Dropped last, when nothing else of this value is left.
+    /// Dropped last, as is the next, when nothing else of this value is left.
+    context: Context,
     _sole: Sole,
 }
 
@@ -64,21 +64,10 @@ impl Cuda {
     pub fn open(ordinal: u32, launches: Launches, held: &[Arch], kernels: &Registry) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
-        let handle = find(ordinal)?;
-        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: each call writes to a variable of the type it takes; the context made current here stays
-        // current on this thread for as long as this value lives.
-        unsafe {
-            check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut context, handle))?;
-            check("cuCtxSetCurrent", sys::cuCtxSetCurrent(context))?;
-            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
-        }
-        let device = describe(ordinal, handle)?;
+        let context = Context::new(find(ordinal)?)?;
+        let device = describe(ordinal, context.device)?;
         Ok(Self {
             device: Device { rows: launches.rows(&device, held, kernels.tuned()), ..device },
-            handle,
-            stream,
             beside: None,
             kernels: Vec::new(),
             libraries: Libraries::default(),
@@ -93,6 +82,7 @@ impl Cuda {
             mark: None,
             kind,
             loads: 0,
+            context,
             _sole: sole,
         })
     }
@@ -111,7 +101,7 @@ impl Cuda {
 
     /// Runs a prepared sequence: its graphs on the stream and exchanges beside them, as far as dependencies allow.
     fn run_parts(&mut self, graph: GraphId) -> Result<(), DriverError> {
-        let (stream, waits) = (self.stream, &mut self.waits);
+        let (stream, waits) = (self.context.stream, &mut self.waits);
         let mut asked: Vec<&Event> = Vec::new();
         let mut waited = 0;
         let mut wait_for = |asked: &[&Event], exchanges: usize| {
@@ -125,7 +115,7 @@ impl Cuda {
             match part {
                 PreparedPart::Graph { graph, exchanges } => {
                     wait_for(&asked, *exchanges)?;
-                    launch(*graph, stream)?;
+                    graph.launch(stream)?;
                 }
                 PreparedPart::Exchange { label, exchange, done } => {
                     let (ranks, beside) = among(&self.ranks, &self.beside);
@@ -151,7 +141,7 @@ impl Cuda {
 /// A part of a prepared sequence, like [`exchange::SequencePart`].
 enum PreparedPart {
     Graph {
-        graph: sys::CUgraphExec,
+        graph: Executable,
         exchanges: usize,
     },
     Exchange {
@@ -160,11 +150,6 @@ enum PreparedPart {
         /// Recorded at its end.
         done: Event,
     },
-}
-
-fn launch(graph: sys::CUgraphExec, stream: sys::CUstream) -> Result<(), DriverError> {
-    // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
-    check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph, stream) })
 }
 
 /// Returns the connections to other ranks, and their stream.
@@ -193,19 +178,19 @@ impl Memory for Cuda {
 
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         self.stage = Some(Stage::new(bytes as usize)?);
-        self.mark = Mark::new(self.stream)?;
+        self.mark = Mark::new(self.context.stream)?;
         // SAFETY: the word lives until this value is dropped, which takes it back first.
         unsafe { self.activity.set_word(self.mark.as_ref().map(|mark| mark.word)) };
         Ok(())
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
-        let stream = self.stream;
+        let stream = self.context.stream;
         self.stage().write(stream, address, bytes)
     }
 
     fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
-        let stream = self.stream;
+        let stream = self.context.stream;
         self.stage().read(stream, address, bytes as usize).map(Ticket)
     }
 
@@ -222,11 +207,11 @@ impl Memory for Cuda {
     }
 
     fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.pinned().spill(self.stream, address, (start, bytes))
+        self.pinned().spill(self.context.stream, address, (start, bytes))
     }
 
     fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.pinned().fetch(self.stream, address, (start, bytes))
+        self.pinned().fetch(self.context.stream, address, (start, bytes))
     }
 }
 
@@ -280,12 +265,12 @@ impl Launcher for Cuda {
                             BoundWork::Launch(launch) => graph.launch(node, self.kernels[launch.kernel.0], launch)?,
                             BoundWork::Gemm(gemm) => {
                                 let gemms = self.gemms.as_mut().expect("Launcher::set_cublas comes before GEMMs");
-                                gemms.prepare(&mut graph, self.stream, node, gemm)?;
+                                gemms.prepare(&mut graph, self.context.stream, node, gemm)?;
                             }
                             BoundWork::Exchange(_) => unreachable!("a graph has none"),
                         }
                     }
-                    PreparedPart::Graph { graph: graph.instantiate(self.stream)?, exchanges }
+                    PreparedPart::Graph { graph: graph.instantiate(self.context.stream)?, exchanges }
                 }
             });
         }
@@ -299,10 +284,10 @@ impl Launcher for Cuda {
 
     fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
         let Some(beside) = &self.beside else { return self.run(graph) };
-        beside.follow(self.stream)?;
+        beside.follow(self.context.stream)?;
         for part in &self.graphs[graph.0] {
             match part {
-                PreparedPart::Graph { graph, .. } => launch(*graph, beside.stream)?,
+                PreparedPart::Graph { graph, .. } => graph.launch(beside.stream)?,
                 PreparedPart::Exchange { label, exchange, .. } => {
                     among(&self.ranks, &self.beside).0.exchange(label, exchange, beside.stream)?;
                 }
@@ -320,16 +305,16 @@ impl Launcher for Cuda {
 
     fn join(&mut self) -> Result<(), DriverError> {
         let Some(beside) = &self.beside else { return Ok(()) };
-        self.waits.wait(self.stream, &beside.done)
+        self.waits.wait(self.context.stream, &beside.done)
     }
 
     fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
         let timer = Timer::new()?;
         // The device runs the first while the host enqueues the others, so none waits for the host.
         self.run(graph)?;
-        timer.start(self.stream)?;
+        timer.start(self.context.stream)?;
         (0..repeats).try_for_each(|_| self.run(graph))?;
-        Ok(timer.stop(self.stream)? / f64::from(repeats))
+        Ok(timer.stop(self.context.stream)? / f64::from(repeats))
     }
 }
 
@@ -352,7 +337,7 @@ impl Driver for Cuda {
     }
 
     fn gauge(&self) -> Option<Gauge> {
-        let bus = BusId::of(self.handle);
+        let bus = BusId::of(self.context.device);
         Some(Gauge::start(move || {
             let nvml = Nvml::open(&bus?)?;
             Ok(move || nvml.reading())
@@ -364,7 +349,7 @@ impl Driver for Cuda {
     }
 
     fn mark(&mut self, number: u32) -> Result<(), DriverError> {
-        self.mark.as_ref().map_or(Ok(()), |mark| mark.write(self.stream, number))
+        self.mark.as_ref().map_or(Ok(()), |mark| mark.write(self.context.stream, number))
     }
 }
 
@@ -375,31 +360,23 @@ impl Drop for Cuda {
         // Errors are of no use here: a context that failed is torn down with the process.
         // SAFETY: every handle was made by this value and is not used again; the stream is idle first.
         unsafe {
-            let _ = sys::cuStreamSynchronize(self.stream);
+            let _ = sys::cuStreamSynchronize(self.context.stream);
             self.activity.set_word(None);
             self.mark = None;
             self.beside = None;
-            for part in self.graphs.drain(..).flatten() {
-                if let PreparedPart::Graph { graph, .. } = part {
-                    let _ = sys::cuGraphExecDestroy(graph);
-                }
-            }
+            self.graphs.clear();
             self.gemms = None;
-            let is_shared = self.ranks.as_ref().is_some_and(Ranks::shares_memory);
+            self.context.is_shared = self.ranks.as_ref().is_some_and(Ranks::shares_memory);
             self.ranks = None;
             self.waits = Waits::default();
             self.stage = None;
             self.pinned = None;
             // Other ranks may still have this memory open: it is left to the end of the process, and the context with
             // it. CUDA leaves freeing it before they close it undefined.
-            for (address, _) in self.memory.drain(..).filter(|_| !is_shared) {
+            for (address, _) in self.memory.drain(..).filter(|_| !self.context.is_shared) {
                 let _ = sys::cuMemFree_v2(address);
             }
             self.libraries = Libraries::default();
-            let _ = sys::cuStreamDestroy_v2(self.stream);
-            if !is_shared {
-                let _ = sys::cuDevicePrimaryCtxRelease_v2(self.handle);
-            }
         }
     }
 }

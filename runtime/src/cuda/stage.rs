@@ -8,6 +8,7 @@ use cudarc::driver::sys;
 use rayon::prelude::*;
 
 use super::call::check;
+use super::exchange::Event;
 use crate::driver::{Arrived, DriverError};
 use crate::host;
 
@@ -25,7 +26,7 @@ pub const SLOTS: usize = WRITE_SLOTS + READ_SLOTS;
 struct Slot {
     memory: NonNull<c_void>,
     /// Passes when the slot's last copy has finished.
-    event: sys::CUevent,
+    event: Event,
     /// Bytes of an unfinished read.
     pending: Option<usize>,
 }
@@ -40,7 +41,7 @@ impl Stage {
     pub fn new(slot_bytes: usize) -> Result<Self, DriverError> {
         let mut stage = Self { slots: Vec::new(), slot_bytes, next_write: 0 };
         for _ in 0..SLOTS {
-            let (mut memory, mut event) = (null_mut(), null_mut());
+            let (mut memory, event) = (null_mut(), Event::new()?);
             // SAFETY: writes one address.
             let allocated = unsafe { sys::cuMemHostAlloc(&mut memory, slot_bytes, 0) };
             if allocated == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
@@ -51,9 +52,6 @@ impl Stage {
                 });
             }
             check("cuMemHostAlloc", allocated)?;
-            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-            // SAFETY: writes one handle.
-            check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
             let memory = NonNull::new(memory).expect("a successful allocation is not null");
             stage.slots.push(Slot { memory, event, pending: None });
         }
@@ -69,15 +67,15 @@ impl Stage {
         );
         let slot = &self.slots[self.next_write];
         self.next_write = (self.next_write + 1) % WRITE_SLOTS;
+        slot.event.synchronize()?;
         // SAFETY: the event has passed, so nothing reads the slot; it holds at least bytes.len() bytes; the
         // copy from it is ordered in the stream and marked by the event again.
         unsafe {
-            check("cuEventSynchronize", sys::cuEventSynchronize(slot.event))?;
             copy(bytes, std::slice::from_raw_parts_mut(slot.memory.as_ptr().cast::<u8>(), bytes.len()));
             let copied = sys::cuMemcpyHtoDAsync_v2(address, slot.memory.as_ptr(), bytes.len(), stream);
             check("cuMemcpyHtoDAsync", copied)?;
-            check("cuEventRecord", sys::cuEventRecord(slot.event, stream))
         }
+        slot.event.record(stream)
     }
 
     pub fn read(&mut self, stream: sys::CUstream, address: u64, bytes: usize) -> Result<usize, DriverError> {
@@ -89,8 +87,8 @@ impl Stage {
         unsafe {
             let copied = sys::cuMemcpyDtoHAsync_v2(slot.memory.as_ptr(), address, bytes, stream);
             check("cuMemcpyDtoHAsync", copied)?;
-            check("cuEventRecord", sys::cuEventRecord(slot.event, stream))?;
         }
+        slot.event.record(stream)?;
         slot.pending = Some(bytes);
         Ok(index)
     }
@@ -98,12 +96,10 @@ impl Stage {
     pub fn wait(&mut self, index: usize) -> Result<Arrived, DriverError> {
         let slot = &mut self.slots[index];
         let bytes = slot.pending.take().expect("a ticket is waited for once");
-        // SAFETY: once the event has passed the copy is complete, and it wrote `bytes` bytes.
-        unsafe {
-            check("cuEventSynchronize", sys::cuEventSynchronize(slot.event))?;
-            let bytes = std::slice::from_raw_parts(slot.memory.as_ptr().cast::<u8>(), bytes).to_vec();
-            Ok(Arrived { bytes, at: Instant::now() })
-        }
+        slot.event.synchronize()?;
+        // SAFETY: the event has passed, so the copy is complete, and it wrote `bytes` bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(slot.memory.as_ptr().cast::<u8>(), bytes) }.to_vec();
+        Ok(Arrived { bytes, at: Instant::now() })
     }
 }
 
@@ -119,11 +115,8 @@ fn copy(from: &[u8], to: &mut [u8]) {
 impl Drop for Stage {
     fn drop(&mut self) {
         for slot in self.slots.drain(..) {
-            // SAFETY: the handles were made by this value; the stream that used them is idle.
-            unsafe {
-                let _ = sys::cuEventDestroy_v2(slot.event);
-                let _ = sys::cuMemFreeHost(slot.memory.as_ptr());
-            }
+            // SAFETY: the memory was taken by this value; the stream that used it is idle.
+            let _ = unsafe { sys::cuMemFreeHost(slot.memory.as_ptr()) };
         }
     }
 }

@@ -32,6 +32,12 @@ impl Event {
         // SAFETY: both live.
         check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, self.0, 0) })
     }
+
+    /// Waits until a stream has come to the event's last record.
+    pub fn synchronize(&self) -> Result<(), DriverError> {
+        // SAFETY: the handle is live.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.0) })
+    }
 }
 
 impl Drop for Event {
