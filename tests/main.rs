@@ -27,6 +27,7 @@ mod dry_run;
 mod emulated;
 mod ends;
 mod epochs;
+mod every_call;
 mod evidence;
 mod examples;
 mod experts;

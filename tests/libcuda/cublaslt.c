@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
+#include "calls.h"
+
+enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, INTERNAL_ERROR = 14, NOT_SUPPORTED = 15 };
 enum { R_32F = 0, R_16BF = 14, COMPUTE_32F = 68, EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4 };
 enum { POINTER_MODE = 2, TRANSA = 3, TRANSB = 4, EPILOGUE = 7, BIAS_POINTER = 8 };
 enum { MAX_WORKSPACE = 1, REDUCTION_MASK = 3, ALIGNMENT_A = 5, ALIGNMENT_D = 8 };
@@ -49,16 +51,18 @@ size_t cublasLtGetVersion(void) {
 const char* cublasLtGetStatusName(int status) {
     return status == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : status == INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : "CUBLAS_STATUS_OTHER";
 }
-int cublasLtCreate(void** handle) { return *handle = malloc(1), load_module() ? NOT_INITIALIZED : OK; }
-int cublasLtDestroy(void* handle) { return free(handle), OK; }
+int cublasLtCreate(void** handle) { CALL(cublasLtCreate, INTERNAL_ERROR); return *handle = malloc(1), load_module() ? NOT_INITIALIZED : OK; }
+int cublasLtDestroy(void* handle) { CALL(cublasLtDestroy, INTERNAL_ERROR); return free(handle), OK; }
 
 int cublasLtMatmulDescCreate(void** made, int compute, int scale) {
+    CALL(cublasLtMatmulDescCreate, INTERNAL_ERROR);
     desc fresh = {compute, scale, 0, 0, 0, EPILOGUE_DEFAULT, 0};
     *made = memcpy(malloc(sizeof fresh), &fresh, sizeof fresh);
     return OK;
 }
-int cublasLtMatmulDescDestroy(void* made) { return free(made), OK; }
+int cublasLtMatmulDescDestroy(void* made) { CALL(cublasLtMatmulDescDestroy, INTERNAL_ERROR); return free(made), OK; }
 int cublasLtMatmulDescSetAttribute(void* made, int attribute, const void* value, size_t bytes) {
+    CALL(cublasLtMatmulDescSetAttribute, INTERNAL_ERROR);
     desc* d = made;
     void* field = attribute == POINTER_MODE ? (void*)&d->pointer_mode : attribute == TRANSA ? (void*)&d->transa : attribute == TRANSB ? (void*)&d->transb : attribute == EPILOGUE ? (void*)&d->epilogue : attribute == BIAS_POINTER ? (void*)&d->bias : NULL;
     if (!field || bytes != (attribute == BIAS_POINTER ? 8 : 4)) return INVALID_VALUE;
@@ -66,18 +70,21 @@ int cublasLtMatmulDescSetAttribute(void* made, int attribute, const void* value,
     return OK;
 }
 int cublasLtMatrixLayoutCreate(void** made, int type, uint64_t rows, uint64_t columns, int64_t ld) {
+    CALL(cublasLtMatrixLayoutCreate, INTERNAL_ERROR);
     layout fresh = {type, rows, columns, ld};
     *made = memcpy(malloc(sizeof fresh), &fresh, sizeof fresh);
     return ld >= (int64_t)rows && (type == R_32F || type == R_16BF) ? OK : INVALID_VALUE;
 }
-int cublasLtMatrixLayoutDestroy(void* made) { return free(made), OK; }
+int cublasLtMatrixLayoutDestroy(void* made) { CALL(cublasLtMatrixLayoutDestroy, INTERNAL_ERROR); return free(made), OK; }
 int cublasLtMatmulPreferenceCreate(void** made) {
+    CALL(cublasLtMatmulPreferenceCreate, INTERNAL_ERROR);
     preference fresh = {0, 7, {256, 256, 256, 256}};
     *made = memcpy(malloc(sizeof fresh), &fresh, sizeof fresh);
     return OK;
 }
-int cublasLtMatmulPreferenceDestroy(void* made) { return free(made), OK; }
+int cublasLtMatmulPreferenceDestroy(void* made) { CALL(cublasLtMatmulPreferenceDestroy, INTERNAL_ERROR); return free(made), OK; }
 int cublasLtMatmulPreferenceSetAttribute(void* made, int attribute, const void* value, size_t bytes) {
+    CALL(cublasLtMatmulPreferenceSetAttribute, INTERNAL_ERROR);
     preference* p = made;
     void* field = attribute == MAX_WORKSPACE ? (void*)&p->workspace : attribute == REDUCTION_MASK ? (void*)&p->reductions : attribute >= ALIGNMENT_A && attribute <= ALIGNMENT_D ? (void*)&p->alignments[attribute - ALIGNMENT_A] : NULL;
     if (!field || bytes != (attribute == MAX_WORKSPACE ? 8 : 4)) return INVALID_VALUE;
@@ -93,6 +100,7 @@ static int fits(const desc* o, const layout* a, const layout* b, const layout* c
 }
 
 int cublasLtMatmulAlgoGetHeuristic(void* handle, void* o, void* a, void* b, void* c, void* d, void* wanted, int asked, found* results, int* count) {
+    CALL(cublasLtMatmulAlgoGetHeuristic, INTERNAL_ERROR);
     const preference* p = wanted;
     (void)handle;
     *count = 0;
@@ -166,6 +174,7 @@ static int is_new(const gemm* p) {
 }
 
 int cublasLtMatmul(void* handle, void* o, const void* alpha, const void* a, void* la, const void* b, void* lb, const void* beta, const void* c, void* lc, void* d, void* ld, const algorithm* algo, void* workspace, size_t bytes, void* stream) {
+    CALL(cublasLtMatmul, INTERNAL_ERROR);
     int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = driver("cuLaunchKernel");
     int (*capturing)(void*, int*) = driver("cuStreamIsCapturing");
     gemm p, *kept;

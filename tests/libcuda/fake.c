@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
+#include "calls.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -25,7 +26,7 @@
 typedef unsigned long long address;
 
 enum { MAX_SHARED = 8, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, NOT_READY = 600, NOT_SUPPORTED = 801 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, NOT_READY = 600, NOT_SUPPORTED = 801, UNKNOWN = 999 };
 enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901 };
 enum { EAGER = 1, LAZY = 2, ACCESS_SUPPORTED = 2 };
 
@@ -43,25 +44,29 @@ static int number(const char* variable, int otherwise) {
 }
 static int gpus(void) { return number("PRECAST_FAKE_GPUS", 1); }
 
-int cuInit(unsigned flags) { return gpus() ? (int)flags : NO_DEVICE; }
-int cuDriverGetVersion(int* version) { return *version = number("PRECAST_FAKE_DRIVER", 13000), 0; }
-int cuDeviceGetCount(int* count) { return *count = gpus(), 0; }
+int cuInit(unsigned flags) { CALL(cuInit, UNKNOWN); return gpus() ? (int)flags : NO_DEVICE; }
+int cuDriverGetVersion(int* version) { CALL(cuDriverGetVersion, UNKNOWN); return *version = number("PRECAST_FAKE_DRIVER", 13000), 0; }
+int cuDeviceGetCount(int* count) { CALL(cuDeviceGetCount, UNKNOWN); return *count = gpus(), 0; }
 int cuModuleGetLoadingMode(int* mode) {
+    CALL(cuModuleGetLoadingMode, UNKNOWN);
     const char* asked = getenv("CUDA_MODULE_LOADING");
     *mode = asked && !strcmp(asked, "EAGER") && !getenv("PRECAST_FAKE_LAZY") ? EAGER : LAZY;
     return 0;
 }
-int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGet(int* device, int ordinal) { CALL(cuDeviceGet, UNKNOWN); return *device = ordinal, 0; }
 int cuDeviceGetName(char* name, int bytes, int device) {
+    CALL(cuDeviceGetName, UNKNOWN);
     (void)device;
     snprintf(name, (size_t)bytes, "NVIDIA GB10 (stand-in)");
     return 0;
 }
 int cuDeviceGetPCIBusId(char* address, int bytes, int device) {
+    CALL(cuDeviceGetPCIBusId, UNKNOWN);
     snprintf(address, (size_t)bytes, "0000:%02x:00.0", 16 + device);
     return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    CALL(cuDeviceGetAttribute, UNKNOWN);
     int major = 12, minor = 1;
     const char* capability = getenv("PRECAST_FAKE_CAPABILITY");
     (void)device;
@@ -70,6 +75,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     return 0;
 }
 int cuDeviceGetP2PAttribute(int* value, int attribute, int device, int other) {
+    CALL(cuDeviceGetP2PAttribute, UNKNOWN);
     (void)device, (void)other;
     return *value = attribute == ACCESS_SUPPORTED, 0;
 }
@@ -77,14 +83,15 @@ int cuDeviceGetP2PAttribute(int* value, int attribute, int device, int other) {
 static int retained, retained_of[16];
 static __thread void* current;
 int cuDevicePrimaryCtxRetain(void** context, int device) {
+    CALL(cuDevicePrimaryCtxRetain, UNKNOWN);
     retained++, retained_of[device]++;
     *context = (void*)(size_t)(0x1000 + device);
     return 0;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) { return retained_of[device]--, --retained ? 0 : on_release(); }
-int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) { return *flags = 0, *active = retained_of[device] > 0, 0; }
-int cuCtxSetCurrent(void* context) { return context ? current = context, 0 : INVALID_VALUE; }
-int cuCtxGetCurrent(void** context) { return *context = current, 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { CALL(cuDevicePrimaryCtxRelease_v2, UNKNOWN); return retained_of[device]--, --retained ? 0 : on_release(); }
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) { CALL(cuDevicePrimaryCtxGetState, UNKNOWN); return *flags = 0, *active = retained_of[device] > 0, 0; }
+int cuCtxSetCurrent(void* context) { CALL(cuCtxSetCurrent, UNKNOWN); return context ? current = context, 0 : INVALID_VALUE; }
+int cuCtxGetCurrent(void** context) { CALL(cuCtxGetCurrent, UNKNOWN); return *context = current, 0; }
 int cuGetErrorName(int error, const char** name) {
     static const struct {
         int error;
@@ -106,6 +113,7 @@ static int full(const char* call) { return is("PRECAST_FAKE_FULL", call); }
 static size_t taken;
 
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+    CALL(cuMemGetInfo_v2, UNKNOWN);
     int total_gib = number("PRECAST_FAKE_TOTAL_GIB", 8);
     *total_bytes = (size_t)total_gib << 30;
     *free_bytes = (size_t)number("PRECAST_FAKE_FREE_MIB", total_gib << 10) << 20;
@@ -135,18 +143,21 @@ static int take(const char* what, address* memory, size_t bytes) {
     }
     return *memory ? on_work() : OUT_OF_MEMORY;
 }
-int cuMemAlloc_v2(address* memory, size_t bytes) { return take("alloc", memory, bytes); }
+int cuMemAlloc_v2(address* memory, size_t bytes) { CALL(cuMemAlloc_v2, UNKNOWN); return take("alloc", memory, bytes); }
 int cuMemAllocManaged(address* memory, size_t bytes, unsigned flags) {
+    CALL(cuMemAllocManaged, UNKNOWN);
     return flags == 1 ? take("managed", memory, bytes) : INVALID_VALUE;
 }
 int cuMemFree_v2(address memory) {
+    CALL(cuMemFree_v2, UNKNOWN);
     settle();
     if (!forgets()) memory_free((void*)(size_t)memory);
     return 0;
 }
-int cuMemAllocAsync(address* memory, size_t bytes, void* stream) { return (void)stream, take("alloc", memory, bytes); }
-int cuMemFreeAsync(address memory, void* stream) { return stream_wait(stream), cuMemFree_v2(memory); }
+int cuMemAllocAsync(address* memory, size_t bytes, void* stream) { CALL(cuMemAllocAsync, UNKNOWN); return (void)stream, take("alloc", memory, bytes); }
+int cuMemFreeAsync(address memory, void* stream) { CALL(cuMemFreeAsync, UNKNOWN); return stream_wait(stream), cuMemFree_v2(memory); }
 int cuMemsetD8Async(address to, unsigned char value, size_t bytes, void* stream) {
+    CALL(cuMemsetD8Async, UNKNOWN);
     if (value) return NOT_SUPPORTED;
     stream_copy(stream, (void*)(size_t)to, NULL, bytes, run_zeros);
     return on_work();
@@ -166,6 +177,7 @@ static int is_pinned(const void* at) {
     return found != NULL;
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
+    CALL(cuMemHostAlloc, UNKNOWN);
     pinned* fresh;
     (void)flags;
     if (number("PRECAST_FAKE_INTEGRATED", 1) && !fits(bytes)) return OUT_OF_MEMORY;
@@ -178,6 +190,7 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
     return on_work();
 }
 int cuMemFreeHost(void* memory) {
+    CALL(cuMemFreeHost, UNKNOWN);
     pinned **found = &pins, *gone;
     settle();
     while (*found && (*found)->at != memory) found = &(*found)->next;
@@ -188,6 +201,7 @@ int cuMemFreeHost(void* memory) {
 }
 /* Of memory that is not pinned a copy has been read, or is there, when the call returns: as of a real driver. */
 int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
+    CALL(cuMemcpyHtoDAsync_v2, UNKNOWN);
     log_memory("write");
     if (forgets()) return on_work();
     if (is_pinned(from)) stream_copy(stream, (void*)(size_t)to, from, bytes, run_copy);
@@ -195,6 +209,7 @@ int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* strea
     return on_work();
 }
 int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
+    CALL(cuMemcpyDtoHAsync_v2, UNKNOWN);
     if (forgets()) return unwritten(to, bytes), on_work();
     stream_copy(stream, to, (void*)(size_t)from, bytes, run_copy);
     if (!is_pinned(to)) stream_wait(stream);
@@ -203,55 +218,63 @@ int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
 
 /* Memory of another process, and words that devices of several write and wait for. */
 int cuIpcGetMemHandle(ipc_handle* handle, address memory) {
+    CALL(cuIpcGetMemHandle, UNKNOWN);
     if (refuses("cuIpcGetMemHandle")) return NOT_SUPPORTED;
     return memory_export(handle, (void*)(size_t)memory) ? INVALID_VALUE : on_work();
 }
 int cuIpcOpenMemHandle_v2(address* memory, ipc_handle handle, unsigned flags) {
+    CALL(cuIpcOpenMemHandle_v2, UNKNOWN);
     if (refuses("cuIpcOpenMemHandle")) return NOT_SUPPORTED;
     *memory = flags == 1 ? (address)(size_t)memory_import(&handle) : 0;
     return *memory ? on_work() : INVALID_VALUE;
 }
-int cuIpcCloseMemHandle(address memory) { return memory_free((void*)(size_t)memory), 0; }
+int cuIpcCloseMemHandle(address memory) { CALL(cuIpcCloseMemHandle, UNKNOWN); return memory_free((void*)(size_t)memory), 0; }
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+    CALL(cuMemHostRegister_v2, UNKNOWN);
     (void)memory, (void)bytes;
     return refuses("cuMemHostRegister") ? NOT_SUPPORTED : flags == 2 ? on_work() : INVALID_VALUE;
 }
-int cuMemHostGetDevicePointer_v2(address* pointer, void* memory, unsigned flags) { return *pointer = (address)(size_t)memory, (int)flags; }
-int cuMemHostUnregister(void* memory) { return (void)memory, 0; }
+int cuMemHostGetDevicePointer_v2(address* pointer, void* memory, unsigned flags) { CALL(cuMemHostGetDevicePointer_v2, UNKNOWN); return *pointer = (address)(size_t)memory, (int)flags; }
+int cuMemHostUnregister(void* memory) { CALL(cuMemHostUnregister, UNKNOWN); return (void)memory, 0; }
 int cuMemcpyDtoDAsync_v2(address to, address from, size_t bytes, void* stream) {
+    CALL(cuMemcpyDtoDAsync_v2, UNKNOWN);
     stream_copy(stream, (void*)(size_t)to, (void*)(size_t)from, bytes, run_device_copy);
     return on_work();
 }
 int cuStreamWriteValue32_v2(void* stream, address at, unsigned value, unsigned flags) {
+    CALL(cuStreamWriteValue32_v2, UNKNOWN);
     if (refuses("cuStreamWriteValue32")) return NOT_SUPPORTED;
     if (flags || at % 4) return INVALID_VALUE;
     enqueue(stream, run_write, word_of(at, value));
     return on_work();
 }
 int cuStreamWaitValue32_v2(void* stream, address at, unsigned value, unsigned flags) {
+    CALL(cuStreamWaitValue32_v2, UNKNOWN);
     if (flags || at % 4) return INVALID_VALUE;
     enqueue(stream, run_wait, word_of(at, value));
     return on_work();
 }
 
-int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, stream_create(stream); }
-int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return (void)flags, (void)priority, stream_create(stream); }
-int cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, 0; }
-int cuStreamSynchronize(void* stream) { return stream_wait(stream), on_work(); }
-int cuStreamWaitEvent(void* stream, void* event, unsigned flags) { return stream_follow(stream, event), (int)flags; }
-int cuStreamDestroy_v2(void* stream) { return stream_wait(stream), 0; }
-int cuEventCreate(void** made, unsigned flags) { return (void)flags, *made = calloc(1, sizeof(event)), 0; }
-int cuEventRecord(void* event, void* stream) { return event_record(event, stream), on_work(); }
-int cuEventQuery(void* event) { return event_has_passed(event) ? on_work() : NOT_READY; }
-int cuEventSynchronize(void* event) { return event_wait(event), on_work(); }
+int cuStreamCreate(void** stream, unsigned flags) { CALL(cuStreamCreate, UNKNOWN); return (void)flags, stream_create(stream); }
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) { CALL(cuStreamCreateWithPriority, UNKNOWN); return (void)flags, (void)priority, stream_create(stream); }
+int cuCtxGetStreamPriorityRange(int* least, int* greatest) { CALL(cuCtxGetStreamPriorityRange, UNKNOWN); return *least = 0, *greatest = -1, 0; }
+int cuStreamSynchronize(void* stream) { CALL(cuStreamSynchronize, UNKNOWN); return stream_wait(stream), on_work(); }
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) { CALL(cuStreamWaitEvent, UNKNOWN); return stream_follow(stream, event), (int)flags; }
+int cuStreamDestroy_v2(void* stream) { CALL(cuStreamDestroy_v2, UNKNOWN); return stream_wait(stream), 0; }
+int cuEventCreate(void** made, unsigned flags) { CALL(cuEventCreate, UNKNOWN); return (void)flags, *made = calloc(1, sizeof(event)), 0; }
+int cuEventRecord(void* event, void* stream) { CALL(cuEventRecord, UNKNOWN); return event_record(event, stream), on_work(); }
+int cuEventQuery(void* event) { CALL(cuEventQuery, UNKNOWN); return event_has_passed(event) ? on_work() : NOT_READY; }
+int cuEventSynchronize(void* event) { CALL(cuEventSynchronize, UNKNOWN); return event_wait(event), on_work(); }
 int cuEventElapsedTime_v2(float* ms, void* start, void* stop) {
+    CALL(cuEventElapsedTime_v2, UNKNOWN);
     double between = ((event*)stop)->passed_ms - ((event*)start)->passed_ms;
     return *ms = between > 1e-3 ? (float)between : 1e-3f, on_work();
 }
 /* A stream may still come to it. */
-int cuEventDestroy_v2(void* event) { return (void)event, 0; }
+int cuEventDestroy_v2(void* event) { CALL(cuEventDestroy_v2, UNKNOWN); return (void)event, 0; }
 
 int cuLibraryLoadData(void** library, const void* code, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count) {
+    CALL(cuLibraryLoadData, UNKNOWN);
     (void)jit_options, (void)jit_values, (void)options, (void)values;
     int error = on_load();
     if (error) return error;
@@ -261,7 +284,7 @@ int cuLibraryLoadData(void** library, const void* code, void* jit_options, void*
     if (memcmp(elf, "\x7f" "ELF", 4) || elf[18] != 190 || jit || count) return INVALID_VALUE;
     return give(library);
 }
-int cuLibraryUnload(void* library) { return (void)library, 0; }
+int cuLibraryUnload(void* library) { CALL(cuLibraryUnload, UNKNOWN); return (void)library, 0; }
 
 /* What does a kernel's work, by its entry symbol, how many bytes its parameters have, how much shared memory it may be launched
  * with, and whether it hangs or fails. */
@@ -324,6 +347,7 @@ static int names(const char* variable, const char* kernel) {
 }
 
 int cuLibraryGetKernel(void** found, void* library, const char* name) {
+    CALL(cuLibraryGetKernel, UNKNOWN);
     kernel* fresh = calloc(1, sizeof *fresh);
     (void)library;
     fresh->hangs = names("PRECAST_FAKE_HANGS", name);
@@ -335,9 +359,10 @@ int cuLibraryGetKernel(void** found, void* library, const char* name) {
     if (kernel_open) fresh->work = kernel_open(name, &fresh->bytes);
     return *found = fresh, kernel_open && !fresh->work ? INVALID_VALUE : 0;
 }
-int cuKernelGetFunction(void** function, void* kernel) { return *function = kernel, 0; }
-int cuFuncLoad(void* function) { return (void)function, on_work(); }
+int cuKernelGetFunction(void** function, void* kernel) { CALL(cuKernelGetFunction, UNKNOWN); return *function = kernel, 0; }
+int cuFuncLoad(void* function) { CALL(cuFuncLoad, UNKNOWN); return (void)function, on_work(); }
 int cuFuncSetAttribute(void* function, int attribute, int value) {
+    CALL(cuFuncSetAttribute, UNKNOWN);
     if (attribute != MAX_SHARED || value > 99 * 1024) return INVALID_VALUE;
     ((kernel*)function)->shared = (unsigned)value;
     return on_work();
@@ -368,6 +393,7 @@ static launch* launch_of(const kernel* function, void** params) {
 }
 
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
+    CALL(cuLaunchKernel, UNKNOWN);
     const kernel* known = newest_kernel;
     int is_captured = is_capturing && stream == capturing, error = 0;
     call one;
@@ -390,10 +416,12 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     return on_work();
 }
 int cuStreamIsCapturing(void* stream, int* status) {
+    CALL(cuStreamIsCapturing, UNKNOWN);
     *status = is_capturing && stream == capturing ? captured ? 1 : 2 : 0;
     return 0;
 }
 int cuStreamBeginCapture_v2(void* stream, int mode) {
+    CALL(cuStreamBeginCapture_v2, UNKNOWN);
     (void)mode;
     if (is_capturing || !stream) return INVALID_VALUE;
     captured = calloc(1, sizeof *captured);
@@ -401,6 +429,7 @@ int cuStreamBeginCapture_v2(void* stream, int mode) {
     return on_work();
 }
 int cuStreamEndCapture(void* stream, void** graph) {
+    CALL(cuStreamEndCapture, UNKNOWN);
     if (!is_capturing || stream != capturing) return INVALID_VALUE;
     *graph = captured;
     captured = NULL, is_capturing = 0;
@@ -408,6 +437,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
 }
 /* Who waits for a context makes what one of its streams captures invalid. */
 int cuCtxSynchronize(void) {
+    CALL(cuCtxSynchronize, UNKNOWN);
     if (!current) return INVALID_CONTEXT;
     if (is_capturing) return captured = NULL, CAPTURE_UNSUPPORTED;
     log_call("wait");
@@ -415,8 +445,9 @@ int cuCtxSynchronize(void) {
     return on_work();
 }
 
-int cuGraphCreate(void** graph, unsigned flags) { return (void)flags, *graph = calloc(1, sizeof(graph_of_calls)), 0; }
+int cuGraphCreate(void** graph, unsigned flags) { CALL(cuGraphCreate, UNKNOWN); return (void)flags, *graph = calloc(1, sizeof(graph_of_calls)), 0; }
 int cuGraphAddChildGraphNode(void** node, void* graph, void* const* dependencies, size_t count, void* child) {
+    CALL(cuGraphAddChildGraphNode, UNKNOWN);
     const graph_of_calls* of_child = child;
     for (size_t i = 0; i < count; i++)
         if (!dependencies[i]) return INVALID_VALUE;
@@ -424,6 +455,7 @@ int cuGraphAddChildGraphNode(void** node, void* graph, void* const* dependencies
     return give(node);
 }
 int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies, size_t count, const void* params) {
+    CALL(cuGraphAddKernelNode_v2, UNKNOWN);
     const struct {
         const kernel* function;
         unsigned grid[3], block[3], shared;
@@ -450,6 +482,7 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     return give(node);
 }
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
+    CALL(cuGraphInstantiateWithFlags, UNKNOWN);
     const graph_of_calls* from = graph;
     graph_of_calls* copy = calloc(1, sizeof *copy);
     (void)flags;
@@ -458,22 +491,24 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
     *executable = copy;
     return 0;
 }
-int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, full("cuGraphUpload") ? OUT_OF_MEMORY : on_work(); }
+int cuGraphUpload(void* executable, void* stream) { CALL(cuGraphUpload, UNKNOWN); return (void)executable, (void)stream, full("cuGraphUpload") ? OUT_OF_MEMORY : on_work(); }
 static void run_graph(void* data) {
     const graph_of_calls* graph = data;
     for (size_t i = 0; i < graph->count && !failed; i++) graph->calls[i].run(graph->calls[i].data);
 }
 int cuGraphLaunch(void* executable, void* stream) {
+    CALL(cuGraphLaunch, UNKNOWN);
     int error = on_launch();
     if (!error) enqueue(stream, run_graph, executable);
     return error;
 }
-int cuGraphDestroy(void* graph) {
+static int drop_graph(void* graph) {
     free(((graph_of_calls*)graph)->calls);
     free(graph);
     return 0;
 }
-int cuGraphExecDestroy(void* executable) { return settle(), cuGraphDestroy(executable); }
+int cuGraphDestroy(void* graph) { CALL(cuGraphDestroy, UNKNOWN); return drop_graph(graph); }
+int cuGraphExecDestroy(void* executable) { CALL(cuGraphExecDestroy, UNKNOWN); return settle(), drop_graph(executable); }
 
 /* A function by its first name, as libraries ask for it: no symbol is looked up. */
 int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned long long flags, int* status) {

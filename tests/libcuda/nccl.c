@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "calls.h"
+
 enum { OK = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, BYTES = 1, MOST = 64 };
 
 typedef struct {
@@ -72,8 +74,9 @@ static message* message_of(communicator* comm, void* at, size_t bytes, int from,
     return fresh;
 }
 
-int ncclGetVersion(int* version) { return *version = 22803, OK; }
+int ncclGetVersion(int* version) { CALL(ncclGetVersion, SYSTEM_ERROR); return *version = 22803, OK; }
 int ncclGetUniqueId(id* made) {
+    CALL(ncclGetUniqueId, SYSTEM_ERROR);
     static int ids;
     Dl_info own;
     memset(made, 0, sizeof *made);
@@ -81,27 +84,31 @@ int ncclGetUniqueId(id* made) {
     return snprintf(made->text, sizeof made->text, "%s-%d-%d", own.dli_fname, getpid(), ids++) < (int)sizeof made->text ? OK : SYSTEM_ERROR;
 }
 int ncclCommInitRank(void** made, int ranks, id of, int rank) {
+    CALL(ncclCommInitRank, SYSTEM_ERROR);
     communicator* fresh = calloc(1, sizeof *fresh);
     fresh->of = of, fresh->rank = rank;
     return *made = fresh, ranks <= MOST ? OK : SYSTEM_ERROR;
 }
 /* Streams may still come to what was asked of it. */
-int ncclCommAbort(void* comm) { return ((communicator*)comm)->is_aborted = 1, OK; }
+int ncclCommAbort(void* comm) { CALL(ncclCommAbort, SYSTEM_ERROR); return ((communicator*)comm)->is_aborted = 1, OK; }
 const char* ncclGetErrorString(int error) { return error ? "error" : "no error"; }
 
-int ncclGroupStart(void) { return receive_count = 0, OK; }
+int ncclGroupStart(void) { CALL(ncclGroupStart, SYSTEM_ERROR); return receive_count = 0, OK; }
 int ncclSend(const void* from, size_t bytes, int type, int to, void* comm, void* stream) {
+    CALL(ncclSend, SYSTEM_ERROR);
     communicator* own = comm;
     if (type != BYTES) return INVALID_ARGUMENT;
     return enqueue(run_send, message_of(own, (void*)from, bytes, own->rank, to, own->sent[to]++), stream);
 }
 int ncclRecv(void* to, size_t bytes, int type, int from, void* comm, void* stream) {
+    CALL(ncclRecv, SYSTEM_ERROR);
     communicator* own = comm;
     if (type != BYTES || receive_count == MOST) return INVALID_ARGUMENT;
     receives[receive_count++] = message_of(own, to, bytes, from, own->rank, own->received[from]++);
     return received_on = stream, OK;
 }
 int ncclGroupEnd(void) {
+    CALL(ncclGroupEnd, SYSTEM_ERROR);
     static unsigned long long memory;
     int (*take)(unsigned long long*, size_t) = driver("cuMemAlloc_v2");
     for (int i = 0; i < receive_count; i++)

@@ -13,6 +13,7 @@ use crate::{examples, setup, simt, test};
 /// Runs every check that needs no GPU. `out` receives bundle, locks and provenance.
 pub fn ci(out: &Path) -> Result<()> {
     test::test()?;
+    test::faults()?;
     simt::simt("")?;
     page::check()?;
     examples::all()?;

@@ -4,4 +4,4 @@ mod programs;
 mod steps;
 mod times;
 
-pub use steps::{ALL, MODELS, test};
+pub use steps::{ALL, MODELS, faults, test};

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::programs::{self, Program};
 use super::times::Times;
-use crate::run::{cargo, output};
+use crate::run::{cargo, output, step};
 use crate::{deny, examples, setup, simt, workflow};
 
 /// All packages, and rows for Hopper's kernels and for portable ones, so that all steps and the demo share one build.
@@ -60,6 +60,13 @@ fn steps(times: &mut Times) -> Result<()> {
     times.step("kernels on the host", |_| simt::representative())?;
     times.step("examples", |_| examples::saxpy())?;
     run(times, "whole-program tests", &last, &environment)
+}
+
+/// Lets each call of the driver fail once, in a run on one GPU; with ranks and libraries, the first and last of each.
+pub fn faults() -> Result<()> {
+    let mut test = cargo(&["test"]);
+    test.args(ALL).args(["--test", LAST, "--", "--include-ignored", "--nocapture", "every_call::"]);
+    step("a fault at every call", test.envs(MODELS).env("PRECAST_TEST_FAULTS", "all"))
 }
 
 /// Returns a `cargo doc` that reuses clippy's results: with cargo-clippy's variables, dependencies are not checked a
