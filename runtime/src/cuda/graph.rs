@@ -114,8 +114,11 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: the handle was made by this value; executables do not need it.
-        let _ = unsafe { sys::cuGraphDestroy(self.graph) };
+        // A capture that failed has none.
+        if !self.graph.is_null() {
+            // SAFETY: the handle was made by this value; executables do not need it.
+            let _ = unsafe { sys::cuGraphDestroy(self.graph) };
+        }
     }
 }
 
