@@ -12,6 +12,7 @@ use crate::fields::Fields;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;
+use crate::plain::PlainKernel;
 use crate::reference::{Batch, Reference, Tolerance};
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
@@ -23,7 +24,12 @@ pub trait Registered: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + R
 impl<K: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference> Registered for K {}
 
 /// A kernel whose key type is erased, as a [`Key`](crate::Key) holds it.
-pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {}
+pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {
+    /// Returns the kernel if it is taken as it is: nothing else is known of it.
+    fn plain(&self) -> Option<&'static PlainKernel> {
+        None
+    }
+}
 
 /// Implements [`AnyKernel`].
 #[derive(Clone)]

@@ -12,6 +12,7 @@ use crate::arch::Arch;
 use crate::digest::Digest;
 use crate::erased::{AnyKernel, Erased, Registered};
 use crate::fields::{self, Field};
+use crate::plain::{PLAIN_OPTIONS, PlainKernel, Undeclared};
 use crate::source::{OPTIONS, Source};
 use crate::variant::Variant;
 
@@ -34,6 +35,17 @@ impl Key {
             params_bytes: kernel.params_bytes(),
             fields: kernel.fields().into(),
             kernel: Arc::new(Erased(kernel)),
+        }
+    }
+
+    /// Returns the key of a kernel as it is: its name, without fields.
+    pub fn of_plain(kernel: &'static PlainKernel) -> Self {
+        Self {
+            text: format!("{}{{}}", kernel.name).into(),
+            op: kernel.name,
+            params_bytes: kernel.params_bytes(),
+            fields: Arc::new([]),
+            kernel: Arc::new(Undeclared(kernel)),
         }
     }
 
@@ -66,6 +78,11 @@ impl Key {
         &*self.kernel
     }
 
+    /// Returns the kernel if it is taken as it is.
+    pub fn plain(&self) -> Option<&'static PlainKernel> {
+        self.kernel.plain()
+    }
+
     /// Returns the key built as each of an architecture's variants.
     pub fn built(&self, arch: Arch) -> impl Iterator<Item = KeyVariant> {
         self.kernel.variants(arch).into_iter().map(|variant| KeyVariant { key: self.clone(), variant })
@@ -90,6 +107,12 @@ impl KeyVariant {
         self.key.kernel.source(self.variant)
     }
 
+    /// Returns the options of the compiler, besides architecture and macros.
+    pub fn options(&self) -> Vec<&'static str> {
+        let more = self.key.plain().map_or(&[][..], |_| PLAIN_OPTIONS);
+        OPTIONS.iter().chain(more).copied().collect()
+    }
+
     /// Returns the macros of key and variant: `KEY_<FIELD>` and `VARIANT_<NAME>`.
     fn baked(&self) -> impl Iterator<Item = (String, String)> {
         let fields = self.key.fields.iter();
@@ -98,9 +121,14 @@ impl KeyVariant {
         key.chain(numbers.map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string())))
     }
 
-    /// Returns the macro definitions: `KEY_<FIELD>`, `VARIANT_<NAME>` and `ENTRY`.
+    /// Returns the macro definitions: `KEY_<FIELD>`, `VARIANT_<NAME>` and `ENTRY`; of a file that is taken as it is the
+    /// names of its entries.
     pub fn defines(&self, arch: Arch) -> Vec<(String, String)> {
-        self.baked().chain([("ENTRY".to_owned(), self.entry(arch))]).collect()
+        let Some(plain) = self.key.plain() else {
+            return self.baked().chain([("ENTRY".to_owned(), self.entry(arch))]).collect();
+        };
+        let digest = self.source_digest(arch);
+        plain.unit.entries.iter().map(|name| ((*name).to_owned(), symbol(name, &digest))).collect()
     }
 
     /// Returns the digest of every input of the machine code except the compiler: source, headers, options,
@@ -112,8 +140,9 @@ impl KeyVariant {
             return Digest::of_parts("precast.simulated", [self.key.text.as_bytes(), variant.as_bytes()]);
         }
         let text = self.source().digest();
-        let options = OPTIONS.join(" ");
-        let defines: Vec<String> = self.baked().map(|(name, value)| format!("{name}={value}")).collect();
+        let options = self.options().join(" ");
+        let mut defines: Vec<String> = self.baked().map(|(name, value)| format!("{name}={value}")).collect();
+        defines.extend(self.key.plain().iter().flat_map(|plain| plain.unit.entries).map(|name| (*name).to_owned()));
         let parts = [&text.0[..], options.as_bytes(), arch.name().as_bytes()];
         Digest::of_parts("precast.source", parts.into_iter().chain(defines.iter().map(String::as_bytes)))
     }
@@ -121,16 +150,21 @@ impl KeyVariant {
     /// Returns the entry symbol: key and variant, then the first 16 digits of the source digest, so that a cubin names
     /// its own sources.
     pub fn entry(&self, arch: Arch) -> String {
-        let mut symbol = self.key.op.replace('.', "_");
+        let mut name = self.key.op.replace('.', "_");
         for field in &*self.key.fields {
             // A symbol cannot contain other signs.
-            symbol.push_str(&format!("__{}_{}", field.name, field.value.replace('+', "_")));
+            name.push_str(&format!("__{}_{}", field.name, field.value.replace('+', "_")));
         }
-        for (name, value) in self.variant.numbers() {
-            symbol.push_str(&format!("__{name}_{value}"));
+        for (number, value) in self.variant.numbers() {
+            name.push_str(&format!("__{number}_{value}"));
         }
-        symbol + "__" + &self.source_digest(arch).to_string()[..ENTRY_DIGITS]
+        symbol(&name, &self.source_digest(arch))
     }
+}
+
+/// Returns a name and the first digits of a digest.
+fn symbol(name: &str, digest: &Digest) -> String {
+    format!("{name}__{}", &digest.to_string()[..ENTRY_DIGITS])
 }
 
 impl fmt::Display for KeyVariant {

@@ -1,11 +1,13 @@
 //! The kernels of a program, as a value that it hands to compiler, runtime, self-test and checker.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::LazyLock;
 
 use crate::arch::Arch;
 use crate::erased::Registered;
 use crate::key::Key;
+use crate::plain::PlainKernel;
 use crate::tuned::{self, Table, TableError};
 use crate::variant::Variant;
 
@@ -34,20 +36,47 @@ impl Op {
 /// Returns the command that builds a bundle again, for what it was built for and these architectures.
 pub type Rebuild = fn(built_for: &[String], archs: &[Arch]) -> String;
 
-/// Every kernel of a program: parses key texts, lists kernels, selects variants.
-pub struct Registry {
+/// Every kernel of a program: parses key texts, lists kernels, selects variants. Some may be taken as they are: such a
+/// list is compiled, verified and loaded like any.
+pub struct Kernels {
     /// Name of the program: its bundles carry it.
     pub program: &'static str,
     /// Every operation, alphabetical.
     pub ops: &'static [Op],
+    /// Kernels that are taken as they are.
+    pub plain: &'static [&'static PlainKernel],
     tuned: LazyLock<Table>,
     /// Command in messages about bundles that cannot be used.
     pub rebuild: Rebuild,
 }
 
-impl fmt::Debug for Registry {
+/// Kernels of a program that all have a host reference: what a simulated GPU can compute, and a check can compare.
+#[derive(Debug)]
+pub struct Registry(Kernels);
+
+impl Deref for Registry {
+    type Target = Kernels;
+
+    fn deref(&self) -> &Kernels {
+        &self.0
+    }
+}
+
+impl AsRef<Kernels> for Registry {
+    fn as_ref(&self) -> &Kernels {
+        self
+    }
+}
+
+impl AsRef<Kernels> for Kernels {
+    fn as_ref(&self) -> &Kernels {
+        self
+    }
+}
+
+impl fmt::Debug for Kernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registry of {} operations", self.ops.len())
+        write!(f, "Registry of {} operations", self.ops.len() + self.plain.len())
     }
 }
 
@@ -74,13 +103,34 @@ impl Registry {
     /// # Panics
     /// Those of [`Self::new`].
     pub const fn with(program: &'static str, ops: &'static [Op], tuned: fn() -> Table, rebuild: Rebuild) -> Self {
-        each_once(ops);
-        Self { program, ops, tuned: LazyLock::new(tuned), rebuild }
+        Self(Kernels::with(program, ops, &[], tuned, rebuild))
+    }
+}
+
+impl Kernels {
+    /// Lists the operations of a program, and kernels that it takes as they are: what a build script embeds.
+    ///
+    /// # Panics
+    /// If two of them have one name; of a `static`, when it is compiled.
+    pub const fn new(program: &'static str, ops: &'static [Op], plain: &'static [&'static PlainKernel]) -> Self {
+        Self::with(program, ops, plain, Table::default, by_cargo)
     }
 
-    /// Returns the examples of every kernel.
+    const fn with(
+        program: &'static str,
+        ops: &'static [Op],
+        plain: &'static [&'static PlainKernel],
+        tuned: fn() -> Table,
+        rebuild: Rebuild,
+    ) -> Self {
+        each_once(ops, plain);
+        Self { program, ops, plain, tuned: LazyLock::new(tuned), rebuild }
+    }
+
+    /// Returns the examples of every kernel, and those that are taken as they are.
     pub fn examples(&self) -> Vec<Key> {
-        self.ops.iter().flat_map(|op| (op.examples)()).collect()
+        let plain = self.plain.iter().map(|kernel| Key::of_plain(kernel));
+        self.ops.iter().flat_map(|op| (op.examples)()).chain(plain).collect()
     }
 
     /// Reads a table of measured launches whose every row names an architecture, a kernel and a variant of these.
@@ -121,6 +171,9 @@ impl Registry {
         let malformed = || KeyError::Malformed(text.to_owned());
         let (name, rest) = text.split_once('{').ok_or_else(malformed)?;
         let body = rest.strip_suffix('}').ok_or_else(malformed)?;
+        if let Some(plain) = self.plain.iter().find(|plain| plain.name == name) {
+            return if body.is_empty() { Ok(Key::of_plain(plain)) } else { Err(malformed()) };
+        }
         let op = self.ops.iter().find(|op| op.name == name);
         let op = op.ok_or_else(|| KeyError::UnknownOp { op: name.to_owned(), text: text.to_owned() })?;
         let pairs: Vec<(&str, &str)> = match body {
@@ -133,16 +186,21 @@ impl Registry {
 }
 
 /// Panics if two operations have one name: a key would be parsed as the first one's.
-const fn each_once(ops: &[Op]) {
+const fn each_once(ops: &[Op], plain: &[&PlainKernel]) {
     let mut index = 0;
-    while index < ops.len() {
+    while index < ops.len() + plain.len() {
         let mut before = 0;
         while before < index {
-            assert!(!same(ops[index].name.as_bytes(), ops[before].name.as_bytes()), "two operations have one name");
+            let [name, other] = [name_of(ops, plain, index), name_of(ops, plain, before)];
+            assert!(!same(name.as_bytes(), other.as_bytes()), "two operations have one name");
             before += 1;
         }
         index += 1;
     }
+}
+
+const fn name_of(ops: &[Op], plain: &[&PlainKernel], index: usize) -> &'static str {
+    if index < ops.len() { ops[index].name } else { plain[index - ops.len()].name }
 }
 
 const fn same(a: &[u8], b: &[u8]) -> bool {

@@ -5,4 +5,4 @@ mod reach;
 mod text;
 pub mod words;
 
-pub use text::{COMMON, Common, HEADERS, Header, OPTIONS, Source};
+pub use text::{AS_IT_IS, COMMON, Common, HEADERS, Header, OPTIONS, Source};

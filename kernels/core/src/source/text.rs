@@ -44,12 +44,17 @@ pub const HEADERS: &[Header] = &[
 /// The headers of a program that adds none to [`HEADERS`].
 pub static COMMON: Common = Common::new(&[]);
 
+/// No headers at all: what a file that is taken as it is includes, it brings, and the compiler gets the whole of it.
+pub static AS_IT_IS: Common = Common::new(&[]).in_folder("").whole();
+
 /// Headers that any CUDA source of a program may include: [`HEADERS`] and its own, parsed to select the parts that a
 /// source uses.
 pub struct Common {
     own: &'static [Header],
     /// Folder of the sources in their package, for messages.
     root: &'static str,
+    /// True if sources get what they bring, and nothing else.
+    whole: bool,
     parsed: OnceLock<BTreeMap<&'static str, Parsed>>,
 }
 
@@ -62,12 +67,17 @@ impl fmt::Debug for Common {
 impl Common {
     /// Adds a program's own headers, as (include name, text). Its sources are in `src`.
     pub const fn new(own: &'static [Header]) -> Self {
-        Self { own, root: "src", parsed: OnceLock::new() }
+        Self { own, root: "src", whole: false, parsed: OnceLock::new() }
     }
 
     /// Says that the program's sources are in another folder than `src`. Messages name it; keys and digests do not.
     pub const fn in_folder(mut self, root: &'static str) -> Self {
         self.root = root;
+        self
+    }
+
+    const fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 
@@ -78,7 +88,8 @@ impl Common {
 
     /// Returns all of them.
     pub fn all(&self) -> impl Iterator<Item = &'static Header> {
-        HEADERS.iter().chain(self.own)
+        let headers = if self.whole { &[] } else { HEADERS };
+        headers.iter().chain(self.own)
     }
 
     fn parsed(&self) -> &BTreeMap<&'static str, Parsed> {
@@ -88,6 +99,9 @@ impl Common {
     /// Finds the headers a source includes, directly or through others, in name order; or the name of one that it does
     /// not have. What it brings itself comes first.
     fn find(&self, source: &Source) -> Result<Vec<Header>, &'static str> {
+        if self.whole {
+            return Ok(source.headers.to_vec());
+        }
         let mut found: Vec<Header> = Vec::new();
         let mut texts = vec![source.text];
         while let Some(text) = texts.pop() {
@@ -133,8 +147,13 @@ impl Common {
         all
     }
 
-    /// Digests a source's path, and the code of the source and its includes.
+    /// Digests a source's path, and the code of the source and its includes; every byte of what is taken as it is.
     pub fn digest(&self, source: &Source) -> Digest {
+        if self.whole {
+            let headers = source.headers.iter().flat_map(|(name, text)| [*name, *text]);
+            let texts = [source.path, source.text].into_iter().chain(headers);
+            return Digest::of_parts("precast.plain", texts.map(str::as_bytes));
+        }
         // Neither line numbers nor comments count.
         let code = |text: &str| -> String {
             let code = words::code(text);

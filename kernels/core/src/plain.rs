@@ -1,0 +1,309 @@
+//! Kernels as they are: entries of a CUDA file that knows nothing of this project.
+//!
+//! `precast-aot abi FILE.cu --out FILE.rs` writes each as a [`PlainKernel`] and a function that launches it. Its key has
+//! no fields, `saxpy{}`, its one variant no numbers, and whoever launches says the geometry. It declares no operands and
+//! has no host reference, so it is in a list of [`Kernels`](crate::Kernels) that is no [`Registry`](crate::Registry): the
+//! simulated GPU, the self-test and the checker take registries alone.
+
+use crate::arch::Arch;
+use crate::build::{Build, Geometry};
+use crate::digest::Digest;
+use crate::erased::AnyKernel;
+use crate::host::Views;
+use crate::kernel::Kernel;
+use crate::operand::Operand;
+use crate::reference::{Batch, Reference};
+use crate::source::Source;
+use crate::variant::Variant;
+
+/// Options of files that are taken as they are, besides [`OPTIONS`](crate::OPTIONS): their warnings are their authors'.
+/// What spills is found in the machine code.
+pub const PLAIN_OPTIONS: &[&str] = &["--disable-warnings"];
+
+/// A CUDA file and its entries. All are compiled at once; in machine code the name of each ends in the digest of the
+/// file and its headers.
+#[derive(Debug)]
+pub struct PlainUnit {
+    /// The file and every header that it may read, whole.
+    pub source: Source,
+    /// `extern "C"` kernels of the file, in its order.
+    pub entries: &'static [&'static str],
+    /// Digest of what the generated file was made of: [`interface`] of the file and its headers.
+    pub interface: &'static str,
+    /// The generated file, in its package.
+    pub file: &'static str,
+    /// Command that writes it.
+    pub command: &'static str,
+}
+
+/// An entry of a CUDA file.
+#[derive(Debug)]
+pub struct PlainKernel {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// The file.
+    pub unit: &'static PlainUnit,
+    /// Its parameters, in order.
+    pub parameters: &'static [Parameter],
+}
+
+/// A parameter of an entry, as CUDA passes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name in the file.
+    pub name: &'static str,
+    /// Place in the parameters, bytes.
+    pub offset: u32,
+    /// Size, bytes.
+    pub bytes: u32,
+}
+
+impl PlainKernel {
+    /// Returns the size of the parameters, bytes.
+    pub fn params_bytes(&self) -> usize {
+        self.parameters.last().map_or(0, |last| (last.offset + last.bytes) as usize)
+    }
+
+    /// Lays out the bytes of parameters, in order, as a launch passes them.
+    ///
+    /// # Panics
+    /// If there are more, or of other sizes: those of another kernel.
+    pub fn block(&self, values: &[&[u8]]) -> Vec<u8> {
+        let mut block = vec![0; self.params_bytes()];
+        for (index, value) in values.iter().enumerate() {
+            let Parameter { offset, bytes, .. } = self.parameters[index];
+            block[offset as usize..(offset + bytes) as usize].copy_from_slice(value);
+        }
+        block
+    }
+}
+
+/// What launches plain kernels: a stream, and the modules that are loaded.
+pub trait LaunchPlain {
+    /// A launch that is not queued.
+    type Error;
+
+    /// Queues a launch with these parameters, as [`PlainKernel::block`] lays them out.
+    ///
+    /// # Errors
+    /// Those of the driver, of this or earlier work.
+    ///
+    /// # Safety
+    /// The parameters are the kernel's, and with this geometry it accesses nothing but memory that the GPU can access
+    /// until the launch has ended, and that nothing else touches meanwhile unless both only read.
+    unsafe fn launch_plain(
+        self,
+        kernel: &'static PlainKernel,
+        geometry: Geometry,
+        parameters: &[u8],
+    ) -> Result<(), Self::Error>;
+}
+
+/// Declares an entry of a file and the function that launches it: `precast-aot abi` writes it.
+#[macro_export]
+macro_rules! plain {
+    ($(#[$doc:meta])* $unit:ident $kernel:ident = $name:literal,
+        $function:ident($($parameter:ident: $type:ty = $offset:literal),* $(,)?)
+    ) => {
+        #[doc = concat!("The kernel `", $name, "`.")]
+        pub static $kernel: $crate::plain::PlainKernel = $crate::plain::PlainKernel {
+            name: $name,
+            unit: &$unit,
+            parameters: &[$($crate::plain::Parameter {
+                name: stringify!($parameter),
+                offset: $offset,
+                bytes: size_of::<$type>() as u32,
+            }),*],
+        };
+
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// A launch that is not queued.
+        ///
+        /// # Safety
+        /// With these arguments and this geometry the kernel accesses nothing but memory that the GPU can access until
+        /// the launch has ended, and that nothing else touches meanwhile unless both only read.
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe fn $function<L: $crate::plain::LaunchPlain>(
+            launcher: L,
+            geometry: $crate::Geometry,
+            $($parameter: $type),*
+        ) -> Result<(), L::Error> {
+            let parameters = $kernel.block(&[$($crate::bytemuck::bytes_of(&$parameter)),*]);
+            // SAFETY: they are of these types; the rest is the caller's.
+            unsafe { launcher.launch_plain(&$kernel, geometry, &parameters) }
+        }
+    };
+}
+
+/// Digests what a declaration in Rust is made of: names and texts, without what stands in functions. Kernels can be
+/// edited, and the file of their declarations stays.
+pub fn interface<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Digest {
+    let parts: Vec<(&str, String)> = texts.into_iter().map(|(name, text)| (name, without_bodies(text))).collect();
+    let version = [("precast-core", crate::VERSION)];
+    let parts = version.into_iter().chain(parts.iter().map(|(name, text)| (*name, text.as_str())));
+    Digest::of_parts("precast.interface", parts.flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]))
+}
+
+/// Returns a text's words, without comments and without what stands between the braces behind a parenthesis.
+fn without_bodies(text: &str) -> String {
+    let (mut kept, mut depth, mut last) = (String::new(), 0u32, ' ');
+    for char in crate::source::words::code(text).chars() {
+        let opens = char == '{' && (depth > 0 || last == ')');
+        depth += u32::from(opens);
+        if depth == 0 && !(char.is_whitespace() && kept.ends_with(' ')) {
+            kept.push(if char.is_whitespace() { ' ' } else { char });
+        }
+        depth -= u32::from(depth > 0 && char == '}');
+        last = if char.is_whitespace() { last } else { char };
+    }
+    kept
+}
+
+/// A plain kernel among those that are declared: of no operands, and launched with the caller's geometry.
+pub(crate) struct Undeclared(pub &'static PlainKernel);
+
+impl AnyKernel for Undeclared {
+    fn plain(&self) -> Option<&'static PlainKernel> {
+        Some(self.0)
+    }
+}
+
+impl Kernel for Undeclared {
+    type Params = [u8];
+
+    fn operands(&self, _params: &[u8]) -> Vec<Operand> {
+        Vec::new()
+    }
+}
+
+impl Build for Undeclared {
+    type Variant = Variant;
+
+    fn variants(&self, arch: Arch) -> Vec<Variant> {
+        if arch == Arch::Sim { Vec::new() } else { vec![Variant::new(&[])] }
+    }
+    fn source(&self, _variant: Variant) -> Source {
+        self.0.unit.source
+    }
+    fn geometry(&self, _variant: Variant, _params: &[u8]) -> Geometry {
+        Geometry::linear(0, 0)
+    }
+}
+
+/// Of no launch: what asks for one is given a [`Registry`](crate::Registry), which has no such kernel.
+impl Reference for Undeclared {
+    fn examples() -> Vec<Self> {
+        Vec::new()
+    }
+    fn host(&self, _params: &[u8], _views: &mut Views<'_>) {}
+    fn samples(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+    fn typical(&self, _batch: Batch) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kernels, Key, source};
+
+    use super::*;
+
+    const TEXT: &str = "#include \"b.h\"\nextern \"C\" __global__ void scale(float* x, int n) { x[n] = TWO * x[n]; }";
+
+    static UNIT: PlainUnit = PlainUnit {
+        source: Source { path: "k/a.cu", text: TEXT, headers: &[("b.h", "#define TWO 2")], common: &source::AS_IT_IS },
+        entries: &["scale", "shift"],
+        interface: "",
+        file: "src/kernels.rs",
+        command: "precast-aot abi k/a.cu --out src/kernels.rs",
+    };
+    plain! {
+        /// Of the test.
+        UNIT SCALE = "scale",
+        scale(x: u64 = 0, n: i32 = 8)
+    }
+
+    /// The symbol of `scale` in a file.
+    fn entry(unit: PlainUnit) -> String {
+        let unit = Box::leak(Box::new(unit));
+        let kernel = Box::leak(Box::new(PlainKernel { unit, ..SCALE }));
+        Key::of_plain(kernel).built(Arch::Sm89).next().unwrap().entry(Arch::Sm89)
+    }
+
+    fn of(source: Source) -> PlainUnit {
+        PlainUnit { source, ..UNIT }
+    }
+
+    #[test]
+    fn the_name_in_machine_code_is_of_every_byte_that_is_compiled() {
+        let own = entry(of(UNIT.source));
+        assert!(own.starts_with("scale__") && own.len() == 7 + 16, "{own}");
+        let others = [
+            of(Source { path: "k/b.cu", ..UNIT.source }),
+            of(Source { headers: &[("b.h", "#define TWO 3")], ..UNIT.source }),
+            of(Source { headers: &[("c.h", "#define TWO 2")], ..UNIT.source }),
+            of(Source { text: "// said of it", ..UNIT.source }),
+            PlainUnit { entries: &["scale"], ..of(UNIT.source) },
+        ];
+        let mut symbols: Vec<String> = others.into_iter().map(entry).chain([own]).collect();
+        symbols.sort_unstable();
+        symbols.dedup();
+        assert_eq!(symbols.len(), 6);
+    }
+
+    #[test]
+    fn every_entry_of_the_file_is_renamed_and_the_simulated_gpu_has_none() {
+        let key = Key::of_plain(&SCALE);
+        assert_eq!((key.text(), key.params_bytes()), ("scale{}", 12));
+        let pair = key.built(Arch::Sm90a).next().unwrap();
+        let digits = &pair.source_digest(Arch::Sm90a).to_string()[..16];
+        let named = ["scale", "shift"].map(|name| (name.to_owned(), format!("{name}__{digits}")));
+        assert_eq!(pair.defines(Arch::Sm90a), named);
+        assert_eq!(key.built(Arch::Sim).count(), 0);
+    }
+
+    #[test]
+    fn a_list_finds_them_by_their_keys() {
+        static KERNELS: Kernels = Kernels::new("of the test", &[], &[&SCALE]);
+        assert_eq!(KERNELS.examples(), [KERNELS.parse("scale{}").unwrap()]);
+        assert!(KERNELS.parse("scale{n=1}").is_err() && KERNELS.parse("shift{}").is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "two operations have one name")]
+    fn a_name_that_an_operation_has_is_refused() {
+        static OTHER: PlainKernel = PlainKernel { name: "scale", unit: &UNIT, parameters: &[] };
+        const TWO: &[&PlainKernel] = &[&SCALE, &OTHER];
+        Kernels::new("of the test", &[], TWO);
+    }
+
+    #[test]
+    fn parameters_lie_as_they_are_declared() {
+        struct Kept;
+        impl LaunchPlain for Kept {
+            type Error = Vec<u8>;
+
+            unsafe fn launch_plain(self, _: &'static PlainKernel, _: Geometry, block: &[u8]) -> Result<(), Vec<u8>> {
+                Err(block.to_vec())
+            }
+        }
+        // SAFETY: nothing is launched.
+        let block = unsafe { scale(Kept, Geometry::linear(1, 1), 0x0807_0605_0403_0201, -2) };
+        assert_eq!(block, Err(vec![1, 2, 3, 4, 5, 6, 7, 8, 254, 255, 255, 255]));
+    }
+
+    #[test]
+    fn declarations_are_of_all_but_comments_and_bodies() {
+        let of = |text| interface([("a.cu", text)]);
+        let text = "struct s { int n; };\nextern \"C\" __global__ void f(s p) { if (p.n) { g(); } }\nint after;";
+        let edited = "struct s { int n; }; // n\nextern \"C\"  __global__ void f(s p)\n{ h(); }\nint after;";
+        assert_eq!(of(text), of(edited));
+        for (from, to) in [("int n", "float n"), ("f(s p)", "f(s* p)"), ("after", "behind")] {
+            assert_ne!(of(text), of(&*text.replace(from, to).leak()), "{from}");
+        }
+    }
+}
