@@ -181,12 +181,15 @@ def read_bundle(file):
     fatbin, precast = find_sections(file)
     manifest = read_manifest(precast)
     coded = [module for module in manifest["modules"] if module["code"]]
-    containers = [list(group) for _, group in groupby(coded, lambda module: (module["key"], module["variant"]))]
+    placed = {}  # kernels of one file share its cubin
+    same = lambda module: (module["code"]["sha256"], module["code"]["size"], module["arch"])
+    own = [module for module in coded if placed.setdefault(same(module), module) is module]
+    containers = [list(group) for _, group in groupby(own, lambda module: (module["key"], module["variant"]))]
     cubins = read_cubins(containers, fatbin)
     body = encode(FORMAT_2 if "program" in manifest else FORMAT_1, manifest)
     again = encode_file(fatbin, precast[:8] + digest(body) + body)  # check 3 has re-encoded .nv_fatbin
     require(file == again, "the file differs from its re-encoding")  # check 4
-    for module, cubin in zip(coded, cubins):  # check 5
+    for module, cubin in zip(own, cubins):  # check 5
         require(module["code"]["sha256"] == hashlib.sha256(cubin).digest(), "a cubin's SHA-256 is another")
     for module in coded:
         require(module["code"]["entry"] == entry_symbol(module), f"{module['key']}: its entry symbol is another")

@@ -6,6 +6,7 @@
 use object::Endianness;
 use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, STB_GLOBAL, STT_FUNC, STT_OBJECT};
 use object::read::elf::{FileHeader, SectionHeader, SectionTable};
+use precast_core::{KeyVariant, Parameter, PlainKernel};
 
 /// Facts that a cubin states of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,14 @@ pub struct CubinFacts {
     pub max_threads: u32,
     /// The compiler's release, from its note.
     pub compiler: String,
+}
+
+/// Facts of a kernel, and what they leave out.
+struct Entry {
+    facts: CubinFacts,
+    /// Offset and size of each parameter, in order.
+    parameters: Vec<(u32, u32)>,
+    has_bounds: bool,
 }
 
 /// A file that is no cubin of this project.
@@ -49,6 +58,25 @@ pub enum CubinError {
     /// A symbol with internal linkage: its name carries a hash of a path.
     #[error("internal-linkage symbol `{0}`: its name depends on the source's path; make it a constant or inline")]
     InternalSymbol(String),
+    /// No such kernel.
+    #[error("no entry symbol `{0}`")]
+    NoEntry(String),
+    /// A parameter is not where, or not as large, as it is declared.
+    #[error("parameter {index} of `{kernel}` in {file}: {declared}, and the machine code says {found}: {command}")]
+    Parameter {
+        /// Number of the parameter, from 1.
+        index: usize,
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// The CUDA file.
+        file: &'static str,
+        /// Name, offset and size, as declared.
+        declared: String,
+        /// Offset and size in the cubin.
+        found: String,
+        /// Writes the declaration again.
+        command: &'static str,
+    },
     /// Not exactly one parameter.
     #[error("{found} kernel parameters, expected exactly 1 (the parameter block)")]
     Parameters {
@@ -87,6 +115,36 @@ impl CubinFacts {
     /// # Errors
     /// [`CubinError`] for anything but one kernel with one parameter and no internal-linkage symbols.
     pub fn read(cubin: &[u8]) -> Result<Self, CubinError> {
+        let Entry { facts, parameters, has_bounds } = Self::of(cubin, None)?;
+        match parameters.len() {
+            1 if has_bounds => Ok(facts),
+            1 => Err(CubinError::Missing("launch bounds")),
+            found => Err(CubinError::Parameters { found }),
+        }
+    }
+
+    /// Reads what a cubin says of one of its kernels, whatever its parameters. The largest CTA of a kernel without
+    /// launch bounds is the largest that registers hold.
+    ///
+    /// # Errors
+    /// [`CubinError`] if it has no such kernel.
+    pub fn of_entry(cubin: &[u8], entry: &str) -> Result<Self, CubinError> {
+        Self::of(cubin, Some(entry)).map(|entry| entry.facts)
+    }
+
+    /// Reads the cubin that a kernel was compiled to. The parameters of one that is taken as it is are as declared.
+    ///
+    /// # Errors
+    /// [`CubinError`] if the cubin is not this kernel's.
+    pub fn of_pair(cubin: &[u8], pair: &KeyVariant, entry: &str) -> Result<Self, CubinError> {
+        let Some(plain) = pair.key.plain() else { return Self::read(cubin) };
+        let Entry { facts, parameters, .. } = Self::of(cubin, Some(entry))?;
+        compare(plain, &parameters)?;
+        Ok(facts)
+    }
+
+    /// Reads a kernel, or the only one.
+    fn of(cubin: &[u8], entry: Option<&str>) -> Result<Entry, CubinError> {
         let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
         let header = Elf::parse(cubin).map_err(elf)?;
         let endian = header.endian().map_err(elf)?;
@@ -94,7 +152,7 @@ impl CubinFacts {
             return Err(CubinError::Machine { found: header.e_machine(endian).0 });
         }
         let sections = header.sections(endian, cubin).map_err(elf)?;
-        let (entry, symbol) = entry(&sections, endian, cubin)?;
+        let (entry, symbol) = self::entry(&sections, endian, cubin, entry)?;
         let section = |name: &str| -> Result<Option<&[u8]>, CubinError> {
             match sections.section_by_name(endian, name.as_bytes()) {
                 Some((_, section)) => section.data(endian, cubin).map(Some).map_err(elf),
@@ -114,30 +172,68 @@ impl CubinFacts {
             let values = attributes(global).filter(|(code, _)| *code == wanted).map(|(_, value)| value);
             values.filter_map(pair).find(|(index, _)| *index == symbol).map(|(_, value)| value)
         };
-        let parameters: Vec<u32> = attributes(own)
-            .filter(|(code, _)| *code == attribute::KPARAM_INFO)
-            .filter_map(|(_, value)| word(value, 2))
-            .map(|word| word >> 18)
-            .collect();
-        let [params_bytes] = parameters[..] else { return Err(CubinError::Parameters { found: parameters.len() }) };
+        let parameters = attributes(own).filter(|(code, _)| *code == attribute::KPARAM_INFO);
+        let mut parameters: Vec<(u32, u32)> =
+            parameters.filter_map(|(_, value)| Some((word(value, 1)? >> 16, word(value, 2)? >> 18))).collect();
+        parameters.sort_unstable();
         let max_threads = attributes(own).find(|(code, _)| *code == attribute::MAX_THREADS);
         let max_threads = max_threads.and_then(|(_, value)| word(value, 0));
-        Ok(Self {
+        let registers = of_symbol(attribute::REGCOUNT).ok_or(CubinError::Missing("register count"))?;
+        let facts = Self {
             arch: arch(header.e_flags(endian).0, &note.arch)?,
-            params_bytes,
-            registers: of_symbol(attribute::REGCOUNT).ok_or(CubinError::Missing("register count"))?,
+            params_bytes: parameters.last().map_or(0, |(offset, bytes)| offset + bytes),
+            registers,
             static_shared_bytes: shared
                 .map_or(0, |(_, section)| (section.sh_size(endian) as u32).saturating_sub(reserved)),
             stack_bytes: of_symbol(attribute::FRAME_SIZE).ok_or(CubinError::Missing("frame size"))?,
-            max_threads: max_threads.ok_or(CubinError::Missing("launch bounds"))?,
+            max_threads: max_threads.unwrap_or_else(|| most_threads(registers)),
             compiler: note.compiler,
             entry,
-        })
+        };
+        Ok(Entry { facts, parameters, has_bounds: max_threads.is_some() })
     }
 }
 
-/// Returns the name and symbol index of the one global function.
-fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> Result<(String, u32), CubinError> {
+/// Returns the threads of the largest CTA whose registers a multiprocessor has: 64 Ki of them, which warps are given in
+/// units of 256.
+fn most_threads(registers: u32) -> u32 {
+    let of_warp = (32 * registers).next_multiple_of(256).max(256);
+    (65_536 / of_warp * 32).min(1024)
+}
+
+/// Compares the parameters of a kernel with those that are declared.
+fn compare(plain: &PlainKernel, found: &[(u32, u32)]) -> Result<(), CubinError> {
+    let text = |place: Option<(u32, u32)>| match place {
+        Some((offset, bytes)) => format!("{bytes} bytes at offset {offset}"),
+        None => "there is none".to_owned(),
+    };
+    for index in 0..plain.parameters.len().max(found.len()) {
+        let declared = plain.parameters.get(index);
+        let place = declared.map(|Parameter { offset, bytes, .. }| (*offset, *bytes));
+        if place == found.get(index).copied() {
+            continue;
+        }
+        let name = declared.map_or(String::new(), |parameter| format!("`{}` is declared as ", parameter.name));
+        return Err(CubinError::Parameter {
+            index: index + 1,
+            kernel: plain.name,
+            file: plain.unit.source.path,
+            declared: name + &text(place),
+            found: text(found.get(index).copied()),
+            command: plain.unit.command,
+        });
+    }
+    Ok(())
+}
+
+/// Returns the name and symbol index of a global function, or of the only one. A file that is taken as it is may have
+/// symbols of its own besides.
+fn entry(
+    sections: &SectionTable<'_, Elf>,
+    endian: Endianness,
+    cubin: &[u8],
+    wanted: Option<&str>,
+) -> Result<(String, u32), CubinError> {
     let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
     let symbols = sections.symbols(endian, cubin, object::elf::SHT_SYMTAB).map_err(elf)?;
     let mut entries = Vec::new();
@@ -150,6 +246,9 @@ fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> 
             continue; // the assembler's own (slow paths of division, square root): their names carry no path
         }
         let name = String::from_utf8_lossy(name).into_owned();
+        if wanted.is_some_and(|wanted| wanted != name) {
+            continue;
+        }
         if symbol.st_bind() != STB_GLOBAL {
             return Err(CubinError::InternalSymbol(name));
         }
@@ -157,9 +256,10 @@ fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> 
             entries.push((name, index.0 as u32));
         }
     }
-    match entries.len() {
-        1 => Ok(entries.remove(0)),
-        found => Err(CubinError::Entries { found }),
+    match (entries.len(), wanted) {
+        (1, _) => Ok(entries.remove(0)),
+        (_, Some(wanted)) => Err(CubinError::NoEntry(wanted.to_owned())),
+        (found, None) => Err(CubinError::Entries { found }),
     }
 }
 
@@ -224,5 +324,69 @@ fn arch(flags: u32, note: &str) -> Result<String, CubinError> {
         Ok(note.to_owned())
     } else {
         Err(CubinError::Arch { flags: number, note: note.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_core::{Key, PlainUnit, Source, Variant, source};
+
+    use super::*;
+
+    /// `saxpy(const float*, float*, int)` and `two(float4, double, char, float3, float4*)` of one file.
+    const PLAIN: &[u8] = include_bytes!("../tests/fixtures/plain.sm_89.cubin");
+
+    static UNIT: PlainUnit = PlainUnit {
+        source: Source { path: "k/a.cu", text: "", headers: &[], common: &source::AS_IT_IS },
+        entries: &["saxpy", "two"],
+        interface: "",
+        file: "src/kernels.rs",
+        command: "precast-aot abi k/a.cu --out src/kernels.rs",
+    };
+
+    /// Reads `two` with parameters at these offsets and of these sizes.
+    fn two(places: &[(u32, u32)]) -> Result<CubinFacts, String> {
+        let names = ["a", "b", "c", "d", "y", "z"];
+        let declared = names.into_iter().zip(places).map(|(name, (offset, bytes))| Parameter {
+            name,
+            offset: *offset,
+            bytes: *bytes,
+        });
+        let parameters = declared.collect::<Vec<_>>().leak();
+        let kernel = Box::leak(Box::new(PlainKernel { name: "two", unit: &UNIT, parameters }));
+        let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
+        CubinFacts::of_pair(PLAIN, &pair, "two__0123").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_cubin_of_many_kernels_says_what_each_takes() {
+        let facts = two(&[(0, 16), (16, 8), (24, 1), (28, 12), (40, 8)]).unwrap();
+        assert_eq!((facts.params_bytes, facts.stack_bytes, &*facts.entry), (48, 0, "two__0123"));
+        // Neither has launch bounds, and registers for as many threads as there can be.
+        assert!(facts.registers <= 64 && facts.max_threads == 1024, "{facts:?}");
+        assert_eq!(CubinFacts::of_entry(PLAIN, "saxpy__0123").unwrap().params_bytes, 20);
+        let missing = CubinFacts::of_entry(PLAIN, "three").unwrap_err();
+        assert_eq!(missing, CubinError::NoEntry("three".to_owned()));
+        assert_eq!(CubinFacts::read(PLAIN), Err(CubinError::Entries { found: 2 }));
+    }
+
+    #[test]
+    fn parameters_of_another_place_size_or_number_are_refused_by_name() {
+        let places = [(0, 16), (16, 8), (24, 1), (28, 12), (40, 8), (48, 4)];
+        let said = two(&places[..4]).unwrap_err();
+        assert!(said.starts_with("parameter 5 of `two` in k/a.cu: there is none, and the machine code says 8 bytes"));
+        let said = two(&places).unwrap_err();
+        assert!(said.contains("`z` is declared as 4 bytes at offset 48, and the machine code says there is none"));
+        let said = two(&[places[0], places[1], (24, 4), places[3], places[4]]).unwrap_err();
+        assert!(
+            said.contains("`c` is declared as 4 bytes at offset 24, and the machine code says 1 bytes at offset 24")
+        );
+        let said = two(&[places[0], places[1], places[2], (32, 12), places[4]]).unwrap_err();
+        assert!(said.ends_with("12 bytes at offset 28: precast-aot abi k/a.cu --out src/kernels.rs"), "{said}");
+    }
+
+    #[test]
+    fn the_largest_block_follows_from_registers() {
+        assert_eq!([16, 64, 72, 128, 255].map(most_threads), [1024, 1024, 896, 512, 256]);
     }
 }

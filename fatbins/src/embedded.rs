@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use precast_core::{Arch, Registry};
+use precast_core::{Arch, Kernels};
 
 use crate::bundle::{Bundle, BundleError};
 use crate::frame::{Frame, FrameError};
@@ -59,11 +59,11 @@ impl Embedded {
     ///
     /// # Errors
     /// [`EmbeddedError`] if it is not the one that the program was built with.
-    pub fn open(
+    pub fn open<K: AsRef<Kernels>>(
         self,
         arch: Option<Arch>,
-        kernels: &'static Registry,
-    ) -> Result<Option<Bundle<'static>>, EmbeddedError> {
+        kernels: &'static K,
+    ) -> Result<Option<Bundle<'static, K>>, EmbeddedError> {
         match self {
             Self::Nothing => Ok(None),
             Self::Sections { manifest, fatbin, digest } => {
@@ -80,7 +80,7 @@ impl Embedded {
     ///
     /// # Errors
     /// [`EmbeddedError`] if there is none, or not the one that the program was built with.
-    pub fn bundle(self, kernels: &'static Registry) -> Result<Bundle<'static>, EmbeddedError> {
+    pub fn bundle<K: AsRef<Kernels>>(self, kernels: &'static K) -> Result<Bundle<'static, K>, EmbeddedError> {
         self.open(None, kernels)?.ok_or(EmbeddedError::Nothing)
     }
 
@@ -106,7 +106,7 @@ impl Embedded {
 }
 
 /// Decompresses a frame once a process.
-fn unpacked(frame: &Frame, kernels: &'static Registry) -> Result<Bundle<'static>, EmbeddedError> {
+fn unpacked<K: AsRef<Kernels>>(frame: &Frame, kernels: &'static K) -> Result<Bundle<'static, K>, EmbeddedError> {
     static FILES: Mutex<BTreeMap<Arch, &'static [u8]>> = Mutex::new(BTreeMap::new());
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let file = match files.get(&frame.arch) {
@@ -117,7 +117,7 @@ fn unpacked(frame: &Frame, kernels: &'static Registry) -> Result<Bundle<'static>
     with_digest(Bundle::read(file, kernels)?, &frame.bundle.to_string())
 }
 
-fn with_digest(bundle: Bundle<'static>, digest: &str) -> Result<Bundle<'static>, EmbeddedError> {
+fn with_digest<K>(bundle: Bundle<'static, K>, digest: &str) -> Result<Bundle<'static, K>, EmbeddedError> {
     if bundle.digest().to_string() == digest {
         return Ok(bundle);
     }

@@ -1,6 +1,6 @@
 //! Tells bundles of other programs, cores and formats apart.
 
-use precast_core::{Arch, Registry};
+use precast_core::{Arch, Kernels};
 
 use crate::manifest::{Manifest, Origin};
 
@@ -21,7 +21,7 @@ impl Foreign {
     ///
     /// # Errors
     /// [`Foreign`] if the format, the program or the core is another.
-    pub(crate) fn check(manifest: &Manifest, kernels: &Registry) -> Result<(), Self> {
+    pub(crate) fn check(manifest: &Manifest, kernels: &Kernels) -> Result<(), Self> {
         let own = Origin::of(kernels);
         let reason = match &manifest.origin {
             None => "the bundle has format 1, which names no program: this one takes format 2".to_owned(),

@@ -1,6 +1,6 @@
 //! The manifest: a bundle's modules, and the claims about each cubin.
 
-use precast_core::{Arch, KeyError, KeyVariant, Registry};
+use precast_core::{Arch, Kernels, KeyError, KeyVariant};
 use serde::Serialize;
 
 use crate::Digest;
@@ -23,7 +23,7 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the origin of bundles of these kernels, as this build of the core writes and takes them.
-    pub fn of(kernels: &Registry) -> Self {
+    pub fn of(kernels: &Kernels) -> Self {
         Self { program: kernels.program.to_owned(), core: precast_core::VERSION.to_owned() }
     }
 }
@@ -127,7 +127,7 @@ pub enum ManifestError {
 impl Manifest {
     /// Returns the manifest of a bundle for the simulated GPU alone, which has a host reference for every key of these
     /// kernels.
-    pub fn simulated<'k>(kernels: &Registry, pairs: impl IntoIterator<Item = &'k KeyVariant>) -> Self {
+    pub fn simulated<'k>(kernels: &Kernels, pairs: impl IntoIterator<Item = &'k KeyVariant>) -> Self {
         let mut modules: Vec<ModuleEntry> = pairs.into_iter().map(ModuleEntry::simulated).collect();
         modules.sort_by(|a, b| a.order().cmp(&b.order()));
         let origin = Some(Origin::of(kernels));
@@ -179,9 +179,9 @@ impl ModuleEntry {
     /// Returns the row of a cubin, from the cubin's own facts.
     ///
     /// # Errors
-    /// [`CubinError`] if it is no cubin of this project.
+    /// [`CubinError`] if it is no cubin of this project, or its parameters are not as declared.
     pub fn compiled(pair: &KeyVariant, arch: Arch, cubin: &[u8]) -> Result<Self, CubinError> {
-        let facts = CubinFacts::read(cubin)?;
+        let facts = CubinFacts::of_pair(cubin, pair, &pair.entry(arch))?;
         Ok(Self {
             key: pair.key.to_string(),
             variant: pair.variant.to_string(),
@@ -222,7 +222,7 @@ impl ModuleEntry {
     ///
     /// # Errors
     /// [`ManifestError`] if these kernels lack one of them.
-    pub fn typed(&self, kernels: &Registry) -> Result<(KeyVariant, Arch), ManifestError> {
+    pub fn typed(&self, kernels: &Kernels) -> Result<(KeyVariant, Arch), ManifestError> {
         let key = kernels.parse(&self.key)?;
         let arch = self.arch()?;
         let pair = key.built(arch).find(|pair| pair.variant.to_string() == self.variant);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use precast_core::{Arch, Registry};
+use precast_core::{Arch, Kernels};
 
 use crate::foreign::gpus;
 use crate::manifest::Manifest;
@@ -34,7 +34,7 @@ pub enum StaleModule {
 
 impl Stale {
     /// Reports these modules of a manifest to the program with these kernels.
-    pub(crate) fn new(manifest: &Manifest, modules: Vec<StaleModule>, kernels: &Registry) -> Self {
+    pub(crate) fn new(manifest: &Manifest, modules: Vec<StaleModule>, kernels: &Kernels) -> Self {
         let archs = gpus(manifest);
         let remedy = (kernels.rebuild)(&manifest.built_for, &archs);
         Self { modules, total: manifest.modules.len(), archs, remedy }

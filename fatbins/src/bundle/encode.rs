@@ -1,5 +1,8 @@
 //! Encodes bundles: a manifest and its cubins have exactly one file.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use object::Endianness;
 use object::elf::{ELFOSABI_NONE, EM_NONE, ET_REL, FileFlags, SHF_ALLOC, SHT_PROGBITS};
 use object::write::elf::{FileHeader, SectionHeader, Writer};
@@ -7,24 +10,34 @@ use object::write::elf::{FileHeader, SectionHeader, Writer};
 use precast_core::Arch;
 
 use crate::fatbin::{self, Container};
-use crate::manifest::{Manifest, ModuleEntry};
-use crate::{FATBIN_SECTION, MANIFEST_SECTION};
+use crate::manifest::{Code, Manifest, ModuleEntry};
+use crate::{Digest, FATBIN_SECTION, MANIFEST_SECTION};
 
 /// Architectures are known here: decoding a manifest refuses others.
 pub(super) fn arch_of(module: &ModuleEntry) -> Arch {
     Arch::of_name(&module.arch).unwrap_or(Arch::Sim)
 }
 
-/// Returns the offset of every cubin of a manifest, and the size of the section.
-pub(super) fn layout(manifest: &Manifest) -> (Vec<Container>, Vec<Option<u64>>, u64) {
+/// Returns the offset of every cubin of a manifest, and the size of the section. Kernels of one file share its cubin,
+/// which lies where the first of them is.
+pub(super) fn layout<'m>(manifest: &'m Manifest) -> (Vec<Container>, Vec<Option<u64>>, u64) {
     let mut containers = Vec::new();
     let mut placed = Vec::with_capacity(manifest.modules.len());
+    let mut shared: BTreeMap<(Digest, u64, &str), u64> = BTreeMap::new();
     let mut end = 0u64;
     for group in manifest.modules.chunk_by(|a, b| (&a.key, &a.variant) == (&b.key, &b.variant)) {
-        let sizes: Vec<u64> = group.iter().filter_map(|module| Some(module.code.as_ref()?.bytes)).collect();
+        let image = |module: &'m ModuleEntry| Some((module.code.as_ref()?, &*module.arch));
+        let own = |(code, arch): &(&Code, &str)| !shared.contains_key(&(code.digest, code.bytes, *arch));
+        let sizes: Vec<u64> = group.iter().filter_map(image).filter(own).map(|(code, _)| code.bytes).collect();
         let container = Container::layout(end, &sizes);
         let mut cubins = container.cubins.iter();
-        placed.extend(group.iter().map(|module| module.code.as_ref().and_then(|_| cubins.next().copied())));
+        placed.extend(group.iter().map(|module| {
+            let (code, arch) = image(module)?;
+            match shared.entry((code.digest, code.bytes, arch)) {
+                Entry::Occupied(place) => Some(*place.get()),
+                Entry::Vacant(place) => cubins.next().map(|offset| *place.insert(*offset)),
+            }
+        }));
         if !sizes.is_empty() {
             end = container.end;
             containers.push(container);

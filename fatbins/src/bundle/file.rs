@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use precast_core::Registry;
+use precast_core::Kernels;
 use precast_system::input;
 
 use super::error::BundleError;
@@ -44,7 +44,11 @@ impl BundleFile {
     ///
     /// # Errors
     /// [`BundleError`]: no part of the file may be used.
-    pub fn open(&self, keys: &[TrustedKey], kernels: &'static Registry) -> Result<Bundle<'_>, BundleError> {
+    pub fn open<K: AsRef<Kernels>>(
+        &self,
+        keys: &[TrustedKey],
+        kernels: &'static K,
+    ) -> Result<Bundle<'_, K>, BundleError> {
         self.signer(keys)?;
         Bundle::read(&self.bytes, kernels)
     }

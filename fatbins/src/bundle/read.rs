@@ -1,9 +1,12 @@
 //! Reads a bundle.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, SectionHeader};
-use precast_core::{Arch, KeyVariant, Registry};
+use precast_core::{Arch, Kernels, KeyVariant, Registry};
 
 use super::encode::{arch_of, elf, layout};
 use super::error::BundleError;
@@ -12,10 +15,11 @@ use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
 use crate::{Digest, FATBIN_SECTION, MANIFEST_SECTION};
 
 /// A bundle with checked structure. Digests and cubins are unchecked until [`Bundle::verify`] or [`Bundle::examine`].
-#[derive(Clone, Debug)]
-pub struct Bundle<'a> {
+/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`] of which some are taken as they are.
+pub struct Bundle<'a, K = Registry> {
     /// Kernels of the program that reads it.
-    pub(super) kernels: &'static Registry,
+    pub(super) kernels: &'static Kernels,
+    of: PhantomData<fn() -> K>,
     pub(super) manifest: Manifest,
     digest: Digest,
     fatbin: &'a [u8],
@@ -36,13 +40,25 @@ pub struct Module<'a> {
     pub image: &'a [u8],
 }
 
-impl<'a> Bundle<'a> {
+impl<K> Clone for Bundle<'_, K> {
+    fn clone(&self) -> Self {
+        Self { manifest: self.manifest.clone(), placed: self.placed.clone(), ..*self }
+    }
+}
+
+impl<K> fmt::Debug for Bundle<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bundle").field("manifest", &self.manifest).finish_non_exhaustive()
+    }
+}
+
+impl<'a, K: AsRef<Kernels>> Bundle<'a, K> {
     /// Reads a bundle file for the program with these kernels: a bounded parse, then equality with the canonical
     /// encoding.
     ///
     /// # Errors
     /// [`BundleError`]: no part of the file may be used.
-    pub fn read(file: &'a [u8], kernels: &'static Registry) -> Result<Self, BundleError> {
+    pub fn read(file: &'a [u8], kernels: &'static K) -> Result<Self, BundleError> {
         let fatbin = section(file, FATBIN_SECTION)?;
         let manifest = section(file, MANIFEST_SECTION)?;
         let bundle = Self::from_parts(manifest, fatbin, kernels)?;
@@ -58,7 +74,7 @@ impl<'a> Bundle<'a> {
     ///
     /// # Errors
     /// [`BundleError`] if either is not canonical.
-    pub fn from_parts(manifest: &[u8], fatbin: &'a [u8], kernels: &'static Registry) -> Result<Self, BundleError> {
+    pub fn from_parts(manifest: &[u8], fatbin: &'a [u8], kernels: &'static K) -> Result<Self, BundleError> {
         let manifest = Manifest::decode(manifest)?;
         let digest = manifest.digest();
         let (containers, placed, expected) = layout(&manifest);
@@ -87,15 +103,17 @@ impl<'a> Bundle<'a> {
             let pad = code.bytes.next_multiple_of(8) - code.bytes;
             check(offset + code.bytes, &padding[..pad as usize], &|| module.to_string())?;
         }
-        Ok(Self { kernels, manifest, digest, fatbin, placed })
+        Ok(Self { kernels: kernels.as_ref(), of: PhantomData, manifest, digest, fatbin, placed })
     }
+}
 
+impl<'a, K> Bundle<'a, K> {
     pub(super) fn image(&self, offset: u64, code: &Code) -> &'a [u8] {
         &self.fatbin[offset as usize..(offset + code.bytes) as usize]
     }
 
     /// Returns the kernels that it was read for.
-    pub fn kernels(&self) -> &'static Registry {
+    pub fn kernels(&self) -> &'static Kernels {
         self.kernels
     }
 

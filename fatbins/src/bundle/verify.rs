@@ -21,7 +21,7 @@ struct Findings {
     untrue: Option<BundleError>,
 }
 
-impl Bundle<'_> {
+impl<K> Bundle<'_, K> {
     /// Checks every digest; then that the bundle is this program's and that its sources would give every module; then
     /// every cubin's facts against the manifest and its key.
     ///
@@ -50,7 +50,7 @@ impl Bundle<'_> {
         altered.map_or(Ok(()), Err)?;
         let rows = modules.map(|(module, at)| match self.of_program(module) {
             Ok((pair, arch)) => (None, self.verify_claims(module, *at, &pair, arch).err()),
-            Err(stale) => (Some(stale), self.verify_cubin(module, *at).err()),
+            Err(stale) => (Some(stale), self.verify_cubin(module, *at, None).err()),
         });
         let (stale, untrue): (Vec<_>, Vec<_>) = rows.collect::<Vec<_>>().into_iter().unzip();
         let stale: Vec<StaleModule> = stale.into_iter().flatten().collect();
@@ -98,18 +98,32 @@ impl Bundle<'_> {
         arch: Arch,
     ) -> Result<(), BundleError> {
         claim(module, "parameter block size", &pair.key.params_bytes(), &module.params_bytes)?;
-        let Some(facts) = self.verify_cubin(module, offset)? else {
+        let Some(facts) = self.verify_cubin(module, offset, Some(pair))? else {
             return claim(module, "machine code", &(arch != Arch::Sim), &false);
         };
         claim(module, "entry symbol", &pair.entry(arch), &facts.entry)?;
+        if pair.key.plain().is_some() {
+            return Ok(()); // its blocks are the caller's
+        }
         claim(module, "largest block", &pair.variant.threads(), &facts.max_threads)
     }
 
     /// Compares the manifest's claims with the cubin's facts, and returns these; none for a module without a cubin.
-    fn verify_cubin(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<Option<CubinFacts>, BundleError> {
+    fn verify_cubin(
+        &self,
+        module: &ModuleEntry,
+        offset: Option<u64>,
+        pair: Option<&KeyVariant>,
+    ) -> Result<Option<CubinFacts>, BundleError> {
         let (Some(offset), Some(code)) = (offset, &module.code) else { return Ok(None) };
-        let facts = CubinFacts::read(self.image(offset, code))
-            .map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
+        let image = self.image(offset, code);
+        let facts = match pair {
+            Some(pair) => CubinFacts::of_pair(image, pair, &code.entry),
+            // A kernel of its own file has no variants.
+            None if module.variant.is_empty() => CubinFacts::of_entry(image, &code.entry),
+            None => CubinFacts::read(image),
+        };
+        let facts = facts.map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
         claim(module, "architecture", &module.arch()?.target(), &facts.arch.as_str())?;
         claim(module, "entry symbol", &code.entry, &facts.entry)?;
         claim(module, "parameter block size", &module.params_bytes, &facts.params_bytes)?;
