@@ -8,6 +8,7 @@ mod cause;
 mod count;
 pub mod files;
 pub mod generated;
+pub mod includes;
 pub mod input;
 pub mod progress;
 pub mod stdout;
