@@ -14,6 +14,8 @@
 //! } cast_params;
 //! ```
 //!
+//! Kernels of CUDA files that know nothing of this project are read as they are, by [`write_plain`].
+//!
 //! The generated file is committed, so that a plain build needs no libclang, and tells in its head what it was made of:
 //! [`precast_system::generated::check`] compares. This package depends on nothing that is made of it: where a header is
 //! wrong and the kernels do not compile, it still does.
@@ -26,5 +28,7 @@ mod expression;
 mod generate;
 mod headers;
 pub mod libclang;
+mod plain;
 
 pub use generate::{again, generate, put, write};
+pub use plain::write_plain;

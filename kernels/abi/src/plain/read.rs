@@ -1,0 +1,189 @@
+//! Entries of a CUDA file, as libclang reads their declarations. What stands in functions it does not read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail, ensure};
+use clang::diagnostic::Severity;
+use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Type, TypeKind};
+
+/// An entry of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub name: String,
+    pub parameters: Vec<Value>,
+}
+
+/// A parameter, or a field of a struct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Value {
+    pub name: String,
+    /// As the file spells it.
+    pub c_type: String,
+    pub rust_type: String,
+    /// Bytes from the beginning.
+    pub offset: usize,
+    pub bytes: usize,
+}
+
+/// A struct that is passed by value, or is a field of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub fields: Vec<Value>,
+    pub bytes: usize,
+    pub align: usize,
+}
+
+/// Structs by their names.
+pub(super) type Records = BTreeMap<String, Record>;
+
+/// Reads the `extern "C"` kernels of a file, in its order, and adds the structs that they take to `records`. Headers are
+/// found beside the file that includes them and in `folders`; `scratch` is for a header of this program.
+///
+/// # Errors
+/// No libclang; a declaration that does not parse, or that Rust has no type for, with file and line; no kernel.
+pub(super) fn entries(file: &Path, folders: &[PathBuf], scratch: &Path, records: &mut Records) -> Result<Vec<Entry>> {
+    let prelude = scratch.join("prelude.h");
+    std::fs::write(&prelude, include_str!("prelude.h"))?;
+    let mut arguments: Vec<String> =
+        ["-xc++", "-std=c++17", "-nostdinc", "-nostdinc++", "--target=x86_64-unknown-linux-gnu", "-Wno-everything"]
+            .into_iter()
+            .chain(["-D__CUDACC__", "-D__CUDACC_RTC__", "-D__CUDA_ARCH__=900", "-include"])
+            .map(str::to_owned)
+            .collect();
+    arguments.push(prelude.display().to_string());
+    arguments.extend(folders.iter().map(|folder| format!("-I{}", folder.display())));
+    let clang =
+        Clang::new().map_err(|why| anyhow!("no libclang: {} names its folder: {why}", crate::libclang::VARIABLE))?;
+    let index = Index::new(&clang, false, false);
+    let mut parser = index.parser(file);
+    let unit = parser.arguments(&arguments).skip_function_bodies(true).keep_going(true).parse();
+    let unit = unit.map_err(|error| anyhow!("{}: libclang cannot read it: {error}", file.display()))?;
+    let own = |diagnostic: &clang::diagnostic::Diagnostic<'_>| {
+        let of = diagnostic.get_location().get_file_location().file.map(|file| file.get_path());
+        // Headers of others declare what only their own compiler takes.
+        diagnostic.get_severity() >= Severity::Error
+            && of.is_none_or(|of| !folders.iter().any(|folder| of.starts_with(folder)))
+    };
+    if let Some(fault) = unit.get_diagnostics().iter().find(|diagnostic| own(diagnostic)) {
+        let place = fault.get_location().get_file_location();
+        let of = place.file.map_or_else(|| file.to_owned(), |file| file.get_path());
+        bail!("{}:{}: {}", of.display(), place.line, fault.get_text());
+    }
+    let mut kernels = Vec::new();
+    unit.get_entity().visit_children(|entity, _| match entity.get_kind() {
+        EntityKind::FunctionDecl => {
+            let is_global = |child: &Entity<'_>| child.get_display_name().as_deref() == Some("__global__");
+            let is_new = kernels.iter().all(|other: &Entity<'_>| other.get_name() != entity.get_name());
+            if is_new && entity.get_children().iter().any(is_global) {
+                kernels.push(entity);
+            }
+            EntityVisitResult::Continue
+        }
+        EntityKind::LinkageSpec | EntityKind::UnexposedDecl | EntityKind::Namespace => EntityVisitResult::Recurse,
+        _ => EntityVisitResult::Continue,
+    });
+    ensure!(
+        !kernels.is_empty(),
+        "{}: no kernel: `extern \"C\" __global__ void name(..) {{ .. }}` is one",
+        file.display()
+    );
+    kernels.into_iter().map(|kernel| entry(&kernel, records)).collect()
+}
+
+/// File and line of a declaration.
+fn place(entity: &Entity<'_>) -> String {
+    let place = entity.get_location().map(|location| location.get_expansion_location());
+    let line = place.map_or(0, |place| place.line);
+    let file = place.and_then(|place| place.file).map(|file| file.get_path().display().to_string());
+    format!("{}:{line}", file.unwrap_or_default())
+}
+
+fn entry(kernel: &Entity<'_>, records: &mut Records) -> Result<Entry> {
+    let at = place(kernel);
+    let name = kernel.get_name().unwrap_or_default();
+    ensure!(
+        kernel.get_mangled_name().as_deref() == Some(&name),
+        "{at}: `{name}` is not extern \"C\": its name in machine code is a compiler's"
+    );
+    let (mut parameters, mut end) = (Vec::new(), 0usize);
+    for (number, parameter) in kernel.get_arguments().unwrap_or_default().iter().enumerate() {
+        let name = parameter.get_name().unwrap_or_else(|| format!("unnamed_{number}"));
+        let kind = parameter.get_type().ok_or_else(|| anyhow!("{at}: `{name}` has no type"))?;
+        let mut value = value(name, kind, 0, &at, records)?;
+        value.offset = end.next_multiple_of(kind.get_alignof().map_err(|error| anyhow!("{at}: {error}"))?);
+        end = value.offset + value.bytes;
+        parameters.push(value);
+    }
+    Ok(Entry { name, parameters })
+}
+
+fn value(name: String, kind: Type<'_>, offset: usize, at: &str, records: &mut Records) -> Result<Value> {
+    let c_type = kind.get_display_name();
+    let bytes = kind.get_sizeof().map_err(|error| anyhow!("{at}: `{name}`, {c_type}: {error}"))?;
+    let rust_type = rust(kind, at, records)?;
+    Ok(Value { name, c_type, rust_type, offset, bytes })
+}
+
+/// Returns the Rust type of as many bytes.
+fn rust(kind: Type<'_>, at: &str, records: &mut Records) -> Result<String> {
+    let (canonical, shown) = (kind.get_canonical_type(), kind.get_display_name());
+    let bytes = canonical.get_sizeof().unwrap_or_default();
+    Ok(match canonical.get_kind() {
+        TypeKind::Pointer => "address".to_owned(),
+        TypeKind::Bool => "bool".to_owned(),
+        TypeKind::Float => "f32".to_owned(),
+        TypeKind::Double => "f64".to_owned(),
+        _ if canonical.is_unsigned_integer() => format!("u{}", 8 * bytes),
+        _ if canonical.is_signed_integer() => format!("i{}", 8 * bytes),
+        TypeKind::Enum => format!("u{}", 8 * bytes),
+        TypeKind::ConstantArray => {
+            let (element, count) = (canonical.get_element_type(), canonical.get_size());
+            let (Some(element), Some(count)) = (element, count) else {
+                bail!("{at}: `{shown}` is an array of no size")
+            };
+            format!("[{}; {count}]", rust(element, at, records)?)
+        }
+        TypeKind::Record => record(canonical, at, records)?,
+        _ => bail!("{at}: `{shown}` has no Rust type: numbers, pointers, arrays and structs of them have"),
+    })
+}
+
+/// Adds a struct to the list, and returns its name.
+fn record(kind: Type<'_>, at: &str, records: &mut Records) -> Result<String> {
+    let shown = kind.get_display_name();
+    let word = |char: char| if char.is_ascii_alphanumeric() { char } else { '_' };
+    let name: String = shown.trim_start_matches("const ").chars().map(word).collect();
+    let refuse = |why: &str| anyhow!("{at}: `{shown}` cannot be passed from Rust: {why}");
+    let declared = kind.get_declaration().ok_or_else(|| refuse("it is not declared"))?;
+    if !matches!(declared.get_kind(), EntityKind::StructDecl | EntityKind::ClassDecl) {
+        return Err(refuse("it is no struct"));
+    }
+    let is_plain = |child: &Entity<'_>| child.get_kind() != EntityKind::BaseSpecifier && !child.is_virtual_method();
+    if !declared.get_children().iter().all(is_plain) {
+        return Err(refuse("it has a base or a virtual function"));
+    }
+    let (bytes, align) = (kind.get_sizeof(), kind.get_alignof());
+    let (Ok(bytes), Ok(align)) = (bytes, align) else { return Err(refuse("its size is not known")) };
+    let mut fields = Vec::new();
+    for field in kind.get_fields().unwrap_or_default() {
+        let at = place(&field);
+        let (own, of) = (field.get_name().unwrap_or_default(), field.get_type());
+        let (Some(of), Ok(bits)) = (of, field.get_offset_of_field()) else {
+            return Err(refuse("a field has no place"));
+        };
+        let is_aligned = of.get_alignof().is_ok_and(|align| (bits / 8).is_multiple_of(align));
+        if own.is_empty() || field.is_bit_field() || !is_aligned {
+            return Err(refuse("a field has no name, or bits for a place"));
+        }
+        fields.push(value(own, of, bits / 8, &at, records)?);
+    }
+    let new = Record { fields, bytes, align };
+    match records.get(&name) {
+        Some(other) if *other != new => Err(refuse("another file has another struct of its name")),
+        _ => {
+            records.insert(name.clone(), new);
+            Ok(name)
+        }
+    }
+}

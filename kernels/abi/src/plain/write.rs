@@ -1,0 +1,144 @@
+//! Writes the Rust of CUDA files.
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, Result};
+use precast_core::plain::interface;
+use precast_core::shell::quoted;
+use precast_system::generated;
+use precast_system::includes::included;
+
+use super::emit::{self, File};
+use super::read;
+use crate::put;
+
+/// Writes the Rust of the kernels in these CUDA files to a file of the package in whose folder this runs. Headers are
+/// found beside them and in `folders`. Returns false where the file is as it was.
+///
+/// # Errors
+/// No libclang; a kernel that cannot be launched from Rust, with file and line; a header of another folder; a file that
+/// cannot be written.
+pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result<bool> {
+    // Where a checkout lies is nobody's business.
+    let here = std::env::current_dir()?;
+    let own = |path: &PathBuf| path.strip_prefix(&here).unwrap_or(path).to_owned();
+    let (files, folders): (Vec<PathBuf>, Vec<PathBuf>) =
+        (files.iter().map(own).collect(), folders.iter().map(own).collect());
+    let out = own(&out.to_owned());
+    let shown = |path: &PathBuf| quoted(&path.display().to_string());
+    let named =
+        files.iter().map(shown).chain(folders.iter().flat_map(|folder| ["--include".to_owned(), shown(folder)]));
+    let command = format!("precast-aot abi {} --out {}", named.collect::<Vec<_>>().join(" "), shown(&out));
+
+    let (scratch, mut records, mut read) = (tempfile::tempdir()?, read::Records::new(), Vec::new());
+    for file in &files {
+        let entries = read::entries(file, &folders, scratch.path(), &mut records)?;
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let headers = included(file, &folders)?;
+        let path = file.display().to_string();
+        let texts = headers.iter().map(|header| (header.name.as_str(), header.text.as_str()));
+        read.push(File {
+            interface: interface([(path.as_str(), text.as_str())].into_iter().chain(texts)).to_string(),
+            path,
+            from_out: relative(file, &out),
+            headers: headers.iter().map(|header| (header.name.clone(), relative(&header.path, &out))).collect(),
+            entries,
+        });
+    }
+    let body = emit::body(&read, &records, &out.display().to_string(), &command);
+    let of: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    let what = format!("Kernels of {}, as they are.", of.join(", "));
+    let interfaces = interface(read.iter().map(|file| (file.path.as_str(), file.interface.as_str())));
+    put(&out, &generated::head(&what, &command, &interfaces, &body))
+}
+
+/// The path of a file from the folder of another.
+fn relative(file: &Path, from: &Path) -> String {
+    if file.is_absolute() {
+        return file.display().to_string();
+    }
+    let depth = from.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    let up = if from.is_absolute() { 0 } else { depth.saturating_sub(1) };
+    "../".repeat(up) + &file.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// Held by who reads: there is one libclang in a process.
+    static READING: Mutex<()> = Mutex::new(());
+
+    /// Writes the Rust of `k/a.cu`, beside `b.h`, with `third/c.h`.
+    fn of(text: &str) -> Result<String, String> {
+        let _reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = tempfile::tempdir().unwrap();
+        let [file, out, folder] = ["k/a.cu", "kernels.rs", "third"].map(|name| dir.path().join(name));
+        let files = [(&*file, text), (&dir.path().join("k/b.h"), "struct pair { double x; char y; };")];
+        for (path, text) in
+            files.into_iter().chain([(&*folder.join("c.h"), "typedef unsigned long long u64;\n#error no")])
+        {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let (files, folders) = ([file], [folder]);
+        let written = write_plain(&files, &folders, &out);
+        let shown = |text: String| text.replace(&format!("{}/", dir.path().display()), "");
+        assert!(written.map_err(|error| shown(format!("{error:#}")))?);
+        assert!(!write_plain(&files, &folders, &out).unwrap(), "a second time it is as it was");
+        Ok(shown(fs::read_to_string(out).unwrap()))
+    }
+
+    #[test]
+    fn a_kernel_is_a_function_of_its_arguments_where_cuda_has_them() {
+        let text = "#include \"b.h\"\n#include <c.h>\n\
+                    struct nest { pair of[2]; const float* const* at; enum { A } which; bool on; };\n\
+                    template <typename T> __global__ void generic(T x) { x = atomicAdd(nothing, here); }\n\
+                    extern \"C\" __global__ void declared(int n);\n\
+                    extern \"C\" { __global__ void __launch_bounds__(2 * 64)\n\
+                    declared(int n) { threadIdx.x; } }\n\
+                    extern \"C\" __global__ void both(char type, const nest p, float3 f, double4* __restrict__ out, u64 n, int) {}";
+        let written = of(text).unwrap();
+        for part in [
+            "#[repr(C, align(8))]\npub struct pair {\n    /// `double`\n    pub x: f64,\n    /// `char`\n    pub y: i8,\n    pub \
+             padding_9: [u8; 7],\n}",
+            "    pub of: [pair; 2],\n    /// `const float *const *`\n    pub at: address,\n",
+            "    pub which: u32,\n    /// `bool`\n    pub on: bool,\n    pub padding_45: [u8; 3],\n}",
+            "(\"b.h\", include_str!(\"k/b.h\")),\n            (\"c.h\", include_str!(\"third/c.h\")),\n",
+            "entries: &[\"declared\", \"both\"],",
+            "    declared(n: i32 = 0)",
+            "    both(r#type: i8 = 0, p: nest = 8, f: float3 = 56, out: address = 72, n: u64 = 80, unnamed_5: i32 = 88)",
+            "    /// - `out`: `double4 *__restrict`",
+            "pub const PLAIN: &[&PlainKernel] = &[&DECLARED, &BOTH];",
+        ] {
+            assert!(written.contains(part), "{part}\n{written}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_launched_from_rust_is_refused_with_its_line() {
+        let kernel = |parameter: &str| format!("struct base {{}};\nextern \"C\" __global__ void f({parameter}) {{}}");
+        for (text, why) in [
+            ("__device__ int f() { return 1; }".to_owned(), "k/a.cu: no kernel: `extern \"C\" __global__"),
+            ("\n__global__ void f(int n) {}".to_owned(), "k/a.cu:2: `f` is not extern \"C\""),
+            (kernel("__half x"), "k/a.cu:2: unknown type name '__half'"),
+            (kernel("long double x"), "k/a.cu:2: `long double` has no Rust type"),
+            (
+                "union u { int a; float b; };\n".to_owned() + &kernel("u x"),
+                "k/a.cu:3: `u` cannot be passed from Rust: it is no",
+            ),
+            ("struct s { int a : 3; };\n".to_owned() + &kernel("s x"), "a field has no name, or bits for a place"),
+            (
+                kernel("int n").replace("{};", "{} ;\nstruct more : base { int a; };").replace("int n", "more m"),
+                "it has a base",
+            ),
+            ("#include \"../k/../third/../../etc.h\"\n".to_owned() + &kernel("int n"), "file not found"),
+        ] {
+            let said = of(&text).unwrap_err();
+            assert!(said.contains(why), "{why}\n{said}");
+        }
+    }
+}
