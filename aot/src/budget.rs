@@ -1,6 +1,6 @@
 //! Checks what modules need of a multiprocessor against its limits.
 
-use precast_core::Registry;
+use precast_core::Kernels;
 use precast_fatbins::ModuleEntry;
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute
@@ -31,7 +31,7 @@ pub struct Usage {
 
 impl Usage {
     /// Returns the needs of a module of these kernels, from its cubin and its launches; none without machine code.
-    pub fn of(module: &ModuleEntry, kernels: &Registry) -> Option<Self> {
+    pub fn of(module: &ModuleEntry, kernels: &Kernels) -> Option<Self> {
         let code = module.code.as_ref()?;
         let (pair, arch) = module.typed(kernels).ok()?;
         let kernel = pair.key.kernel();
@@ -62,7 +62,7 @@ pub struct OverBudget(pub Vec<String>);
 ///
 /// # Errors
 /// [`OverBudget`] with every module that exceeds its budget.
-pub fn check_all(modules: &[ModuleEntry], kernels: &Registry) -> Result<(), OverBudget> {
+pub fn check_all(modules: &[ModuleEntry], kernels: &Kernels) -> Result<(), OverBudget> {
     let over: Vec<String> = modules.iter().filter_map(|module| check(module, kernels).err()).collect();
     if over.is_empty() { Ok(()) } else { Err(OverBudget(over)) }
 }
@@ -72,7 +72,7 @@ pub fn check_all(modules: &[ModuleEntry], kernels: &Registry) -> Result<(), Over
 ///
 /// # Errors
 /// The module's name and the limit that it exceeds.
-fn check(module: &ModuleEntry, kernels: &Registry) -> Result<(), String> {
+fn check(module: &ModuleEntry, kernels: &Kernels) -> Result<(), String> {
     let Some(usage) = Usage::of(module, kernels) else { return Ok(()) };
     let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
     if usage.stack_bytes > 0 {
@@ -92,10 +92,14 @@ fn check(module: &ModuleEntry, kernels: &Registry) -> Result<(), String> {
 }
 
 /// Names the file and the line of a module's entry.
-fn place(module: &ModuleEntry, kernels: &Registry) -> String {
+fn place(module: &ModuleEntry, kernels: &Kernels) -> String {
     let Ok((pair, _)) = module.typed(kernels) else { return String::new() };
     let source = pair.source();
-    let line = source.text.lines().position(|line| line.starts_with(ENTRY)).map_or(1, |index| index + 1);
+    let begins = |line: &str| match pair.key.plain() {
+        Some(plain) => line.split_once(plain.name).is_some_and(|(_, rest)| rest.trim_start().starts_with('(')),
+        None => line.starts_with(ENTRY),
+    };
+    let line = source.text.lines().position(begins).map_or(1, |index| index + 1);
     format!(" ({}:{line})", source.file())
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use precast_core::{Arch, KeyVariant, OPTIONS, Registry};
+use precast_core::{Arch, Kernels, KeyVariant, OPTIONS};
 use precast_fatbins::{CubinError, Digest, Manifest, ModuleEntry, Origin};
 use rayon::prelude::*;
 
@@ -21,7 +21,7 @@ pub type Keys = Arc<dyn Fn(Arch) -> BTreeSet<KeyVariant> + Send + Sync>;
 #[derive(Clone)]
 pub struct Request {
     /// Kernels of the program.
-    pub kernels: &'static Registry,
+    pub kernels: &'static Kernels,
     /// Names of what they are built for, sorted, as the program gives them.
     pub built_for: Vec<String>,
     /// Kernels that each architecture needs.
@@ -70,7 +70,7 @@ pub enum BuildError {
 
 impl Request {
     /// Requests the examples of all kernels of a program.
-    pub fn of_examples(kernels: &'static Registry, archs: Vec<Arch>) -> Self {
+    pub fn of_examples(kernels: &'static Kernels, archs: Vec<Arch>) -> Self {
         let keys = |arch| kernels.examples().iter().flat_map(|key| key.built(arch).collect::<Vec<_>>()).collect();
         let publish = "PRECAST_BUNDLE=DIR/precast.bundle cargo build, and PRECAST_FATBINS=DIR here".to_owned();
         Self { kernels, built_for: Vec::new(), keys: Arc::new(keys), archs, publish }
@@ -107,34 +107,36 @@ pub fn build(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Built, BuildError> {
     let tasks = request.tasks();
+    let keys: Vec<Digest> = tasks.iter().map(|task| task.cache_key(nvrtc.identity())).collect();
+    // Kernels of one file are compiled at once.
+    let units: BTreeMap<&Digest, &Task> = keys.iter().zip(&tasks).rev().collect();
     let (done, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let cubins: Vec<Result<Vec<u8>, CompileError>> = tasks
+    let cubins: Vec<Result<(&Digest, Vec<u8>), CompileError>> = units
         .par_iter()
-        .map(|task| {
-            let key = task.cache_key(nvrtc.identity());
-            let cubin = match cache.get(&key) {
+        .map(|(key, task)| {
+            let cubin = match cache.get(key) {
                 Some(cubin) => Ok(cubin),
                 None => task.compile(nvrtc).inspect(|cubin| {
                     compiled.fetch_add(1, Ordering::Relaxed);
-                    cache.put(&key, cubin);
+                    cache.put(key, cubin);
                 }),
             };
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, tasks.len());
-            cubin
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, units.len());
+            cubin.map(|cubin| (*key, cubin))
         })
         .collect();
     let (cubins, failed): (Vec<_>, Vec<_>) = cubins.into_iter().partition(Result::is_ok);
     if !failed.is_empty() {
         return Err(BuildError::Compile(failed.into_iter().filter_map(Result::err).collect()));
     }
+    let cubins: BTreeMap<&Digest, Vec<u8>> = cubins.into_iter().flatten().collect();
     let mut modules = Vec::new();
-    let mut by_digest = BTreeMap::new();
-    for (task, cubin) in tasks.iter().zip(cubins.into_iter().flatten()) {
-        let module = ModuleEntry::compiled(&task.pair, task.arch, &cubin)
+    for (task, key) in tasks.iter().zip(&keys) {
+        let module = ModuleEntry::compiled(&task.pair, task.arch, &cubins[key])
             .map_err(|error| BuildError::Cubin { task: task.to_string(), error })?;
-        by_digest.insert(Digest::of(&cubin), cubin);
         modules.push(module);
     }
+    let by_digest = cubins.into_values().map(|cubin| (Digest::of(&cubin), cubin)).collect();
     budget::check_all(&modules, request.kernels)?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
     Ok(Built {

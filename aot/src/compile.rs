@@ -1,6 +1,6 @@
 //! Compiles one (key, variant) for one architecture to a cubin.
 
-use precast_core::{Arch, KeyVariant, OPTIONS, Source};
+use precast_core::{Arch, KeyVariant, Source};
 use precast_fatbins::Digest;
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
@@ -26,6 +26,21 @@ pub enum CompileError {
         excerpt: String,
         /// Compiler's log.
         log: String,
+    },
+    /// A file that is taken as it is includes a header that it was not given.
+    #[error(
+        "{task} does not compile\n{place}: no header `{header}` beside it or in a named folder: name its folder by \
+        .include_dir(\"FOLDER\") in build.rs, add --include FOLDER to `{command}`, and run that"
+    )]
+    NoHeader {
+        /// Key, variant and architecture.
+        task: String,
+        /// File and line of the `#include`.
+        place: String,
+        /// Name that it has there.
+        header: String,
+        /// Writes the declarations of its kernels.
+        command: &'static str,
     },
     /// The compiler failed, and not because of the source.
     #[error("{task}: {error}")]
@@ -65,7 +80,7 @@ impl Task {
     /// [`CompileError`] with the key, the source line and NVRTC's log.
     pub fn compile(&self, nvrtc: &Nvrtc) -> Result<Vec<u8>, CompileError> {
         let source = self.source();
-        let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
+        let mut options: Vec<String> = self.pair.options().into_iter().map(str::to_owned).collect();
         options.push(format!("--gpu-architecture={}", self.arch.target()));
         let defines = self.pair.defines(self.arch);
         options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
@@ -75,12 +90,23 @@ impl Task {
         let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options };
         nvrtc.compile(&unit).map_err(|error| match error {
             NvrtcError::Compile { log } => {
+                if let (Some(plain), Some((place, header))) = (self.pair.key.plain(), no_header(&log)) {
+                    let (task, command) = (self.to_string(), plain.unit.command);
+                    return CompileError::NoHeader { task, place, header, command };
+                }
                 let excerpt = excerpt(&log, &name, source.text, &headers);
                 CompileError::Source { task: self.to_string(), excerpt, log }
             }
             error => CompileError::Nvrtc { task: self.to_string(), error },
         })
     }
+}
+
+/// Returns the place of an `#include` whose header the compiler does not find, as `path:line`, and its name.
+fn no_header(log: &str) -> Option<(String, String)> {
+    let (place, rest) = log.lines().find_map(|line| line.split_once(" open source file \""))?;
+    let (file, line) = place.split_once("):")?.0.split_once('(')?;
+    Some((format!("{file}:{line}"), rest.split_once('"')?.0.to_owned()))
 }
 
 /// Returns the line of the first error as `path:line` and its text. NVRTC writes `path(line): error`.
@@ -100,6 +126,15 @@ fn excerpt(log: &str, path: &str, text: &str, headers: &[(&str, &str)]) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_that_is_not_there_is_named_with_its_place() {
+        for verb in ["cannot", "could not"] {
+            let log = format!("k/a.h(3): catastrophic error: {verb} open source file \"b.h\" (no directories)\n  #inc");
+            assert_eq!(no_header(&log), Some(("k/a.h:3".to_owned(), "b.h".to_owned())));
+        }
+        assert_eq!(no_header("k/a.cu(2): error: expected a \";\""), None);
+    }
 
     #[test]
     fn the_offending_line_is_shown() {

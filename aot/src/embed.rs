@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use precast_core::{Arch, Registry};
+use precast_core::{Arch, Kernels};
 use precast_fatbins::{Digest, TrustedKey};
 use precast_system::{files, generated};
 
@@ -12,7 +12,7 @@ use crate::build::{Built, Request};
 use crate::cache::Cache;
 use crate::frames::{Framed, frames};
 use crate::lock::{self, Comparison, NotLocked, Part, Strictness};
-use crate::{home, prebuilt, toolchain};
+use crate::{home, plain, prebuilt, toolchain};
 
 /// Embeds the examples of a program's kernels, for no GPU yet.
 ///
@@ -24,8 +24,8 @@ use crate::{home, prebuilt, toolchain};
 ///     precast_aot::embed(&saxpy::KERNELS).archs(["sm_89", "sm_121"]).emit()
 /// }
 /// ```
-pub fn embed(kernels: &'static Registry) -> Embed {
-    Embed::of(Request::of_examples(kernels, Vec::new()))
+pub fn embed<K: AsRef<Kernels>>(kernels: &'static K) -> Embed {
+    Embed::of(Request::of_examples(kernels.as_ref(), Vec::new()))
 }
 
 /// Kernels that a build script embeds.
@@ -36,6 +36,8 @@ pub struct Embed {
     unknown: Vec<String>,
     locks: Locks,
     framed: bool,
+    /// Folders of headers, in the package.
+    folders: Vec<PathBuf>,
 }
 
 /// Lock files of a build.
@@ -87,7 +89,7 @@ pub fn variable(name: &str) -> Option<String> {
 impl Embed {
     /// Embeds the kernels of a request.
     pub fn of(request: Request) -> Self {
-        Self { request, unknown: Vec::new(), locks: Locks::None, framed: false }
+        Self { request, unknown: Vec::new(), locks: Locks::None, framed: false, folders: Vec::new() }
     }
 
     /// Adds GPUs to compile for, by name: `sm_89`, `sm_90`. The simulated GPU is always added.
@@ -99,6 +101,14 @@ impl Embed {
                 _ => self.unknown.push(name.as_ref().to_owned()),
             }
         }
+        self
+    }
+
+    /// Names a folder of the package in which files that are taken as they are find headers, besides their own. Each
+    /// header that one may read is part of its digest; one that lies elsewhere is refused.
+    #[must_use]
+    pub fn include_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folders.push(folder.into());
         self
     }
 
@@ -131,7 +141,8 @@ impl Embed {
     /// instead.
     ///
     /// # Errors
-    /// [`EmbedError`] with every kernel that does not compile, spills, exceeds a multiprocessor or is not as locked.
+    /// [`EmbedError`] with every kernel that does not compile, spills, exceeds a multiprocessor or is not as locked; a
+    /// [`PlainError`](crate::PlainError) where declarations are not of their files.
     ///
     /// # Panics
     /// Outside of a build script.
@@ -147,6 +158,8 @@ impl Embed {
         if sources.is_dir() {
             generated::check_all(&package, &sources).map_err(boxed)?;
         }
+        let changes = |path: &Path| instruct(format_args!("rerun-if-changed={}", path.display()));
+        plain::check(self.request.kernels, &package, &self.folders, &changes).map_err(boxed)?;
         let built = match variable("PRECAST_FATBINS") {
             Some(directory) => self.published(&package.join(directory))?,
             None => self.compiled(&home(&out))?,

@@ -14,18 +14,28 @@ use super::io::refuse_inputs;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Folder of the headers, or of folders that have some
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    /// Folder of the headers, or of folders that have some; or CUDA files, whose kernels are taken as they are
+    #[arg(value_name = "DIR|FILE.cu", required = true)]
+    sources: Vec<PathBuf>,
+    /// Folder of headers that the CUDA files include
+    #[arg(long, value_name = "DIR")]
+    include: Vec<PathBuf>,
     /// Rust file to write, to be committed
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let folders = generated::folders(&arguments.folder).unwrap_or_default();
+    let Arguments { sources, include, out } = arguments;
+    let is_cuda = |path: &PathBuf| path.extension().is_some_and(|end| end == "cu");
+    let are_cuda = sources.iter().all(is_cuda);
+    if !are_cuda && (sources.len() > 1 || !include.is_empty()) {
+        let why = "it takes one folder of headers, or files *.cu with --include DIR for theirs";
+        return Err(Failure::Headers(why.to_owned()));
+    }
+    let folders = generated::folders(&sources[0]).unwrap_or_default();
     let headers = generated::headers(&folders).unwrap_or_default();
-    refuse_inputs(&arguments.out, headers.iter().map(|header| &header.path))?;
+    refuse_inputs(out, headers.iter().map(|header| &header.path).chain(sources))?;
     let failure = |error: &dyn std::fmt::Display| Failure::Headers(format!("{error:#}"));
     let home = home::directory();
     let program = std::env::current_exe().map_err(|error| failure(&error))?;
@@ -45,7 +55,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(status) => std::process::exit(status.code().unwrap_or(1)),
         None => {}
     }
-    let is_new = precast_abi::write(&arguments.folder, &arguments.out).map_err(|error| failure(&error))?;
-    say!("{}: {}", arguments.out.display(), if is_new { "written" } else { "as it was" });
+    let is_new = match are_cuda {
+        true => precast_abi::write_plain(sources, include, out),
+        false => precast_abi::write(&sources[0], out),
+    };
+    let is_new = is_new.map_err(|error| failure(&error))?;
+    say!("{}: {}", out.display(), if is_new { "written" } else { "as it was" });
     Ok(())
 }
