@@ -32,7 +32,7 @@ pub use driver::{
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, rows, supported_capabilities};
 pub use loads::Load;
-pub use modules::Modules;
+pub use modules::{Modules, OnStream};
 pub use permit::Permit;
 pub use precast_fatbins::{Bundle, embedded};
 pub use sealed::Sealed;

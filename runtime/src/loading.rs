@@ -271,8 +271,8 @@ pub fn rows(device: &Device) -> Result<Rows, LoadError> {
 }
 
 /// Checks that a bundle's modules of an architecture are all that are needed.
-pub(crate) fn cover(
-    bundle: &Bundle<'_>,
+pub(crate) fn cover<K>(
+    bundle: &Bundle<'_, K>,
     arch: Arch,
     modules: &[Module<'_>],
     needed: &BTreeSet<KeyVariant>,
@@ -286,7 +286,7 @@ pub(crate) fn cover(
 }
 
 /// Returns the architecture whose code the device loads, if the bundle has it.
-pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
+pub(crate) fn code_for<K>(device: &Device, bundle: &Bundle<'_, K>) -> Result<Arch, LoadError> {
     let arch = rows(device)?.code;
     let holds: Vec<Arch> = bundle.archs();
     if holds.contains(&arch) {
@@ -298,6 +298,6 @@ pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, Loa
 }
 
 /// Returns the command that builds what a bundle was built for, for an architecture.
-fn remedy(bundle: &Bundle<'_>, arch: Arch) -> String {
+fn remedy<K>(bundle: &Bundle<'_, K>, arch: Arch) -> String {
     (bundle.kernels().rebuild)(&bundle.manifest().built_for, &[arch])
 }

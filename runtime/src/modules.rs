@@ -1,12 +1,13 @@
 //! A bundle's kernels beside cudarc: on streams and buffers that a program manages itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaStream, sys};
-use precast_core::{Arch, Key, KeyVariant, Registered, Registry};
+use precast_core::{Arch, Geometry, Kernels, Key, KeyVariant, LaunchPlain, PlainKernel, Registered, Variant};
 use precast_fatbins::{Bundle, BundleError};
 
 use crate::cuda::call::{check, check_on};
@@ -45,8 +46,10 @@ pub struct Modules {
     device: Device,
     /// Architecture that variants are selected for.
     arch: Arch,
-    registry: &'static Registry,
+    kernels: &'static Kernels,
     functions: BTreeMap<KeyVariant, Function>,
+    /// Largest CTA of each kernel that is taken as it is, threads.
+    largest: BTreeMap<&'static str, u32>,
     loaded: Vec<Load>,
     /// Held from the moment that a launch sets its kernel's limit of shared memory until it is queued.
     launching: Mutex<()>,
@@ -74,7 +77,7 @@ impl Modules {
     /// [`LoadError`] before the first load: a bundle that is invalid, has no code for the GPU, or lacks one of `keys`
     /// (all of them are named); no driver or no such GPU; [`DriverError::InUse`], [`DriverError::Loaded`],
     /// [`DriverError::Capturing`], [`DriverError::OtherContext`]. Later ones are the driver's.
-    pub fn open(ordinal: u32, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
+    pub fn open<K>(ordinal: u32, bundle: &Bundle<'_, K>, keys: &[Key]) -> Result<Self, LoadError> {
         let sole = Sole::take()?;
         find(ordinal)?;
         let context = from_cudarc("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))?;
@@ -87,23 +90,23 @@ impl Modules {
     /// # Errors
     /// Those of [`Self::open`]. [`DriverError::Capturing`] ends the capture that it refuses, as any call does that
     /// waits for the context.
-    pub fn load(context: Arc<CudaContext>, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
+    pub fn load<K>(context: Arc<CudaContext>, bundle: &Bundle<'_, K>, keys: &[Key]) -> Result<Self, LoadError> {
         let sole = Sole::take()?;
         start()?;
         Self::into_context(sole, context, bundle, keys)
     }
 
-    fn into_context(
+    fn into_context<K>(
         sole: Sole,
         context: Arc<CudaContext>,
-        bundle: &Bundle<'_>,
+        bundle: &Bundle<'_, K>,
         keys: &[Key],
     ) -> Result<Self, LoadError> {
         bundle.verify()?;
-        let registry = bundle.kernels();
+        let kernels = bundle.kernels();
         from_cudarc("cuCtxSetCurrent", context.bind_to_thread())?;
         let mut device = describe(context.ordinal() as u32, context.cu_device())?;
-        device.rows = Launches::Own.rows(&device, &bundle.archs(), registry.tuned());
+        device.rows = Launches::Own.rows(&device, &bundle.archs(), kernels.tuned());
         let code = code_for(&device, bundle)?;
         // Own launches are of the code that is loaded.
         let arch = code;
@@ -112,14 +115,19 @@ impl Modules {
         cover(bundle, arch, &modules, &needed)?;
         alone(context.ordinal())?;
         wait_for_all_work()?;
-        let (mut libraries, mut loads, mut functions) = (Libraries::default(), Loads::default(), BTreeMap::new());
+        let (mut libraries, mut loads) = (Libraries::default(), Loads::default());
+        let (mut functions, mut largest) = (BTreeMap::new(), BTreeMap::new());
         for module in modules {
             let function = loads.load(&module, |permit| libraries.load(&module, permit))?;
+            if let (Some(plain), Some(code)) = (module.pair.key.plain(), &module.entry.code) {
+                largest.insert(plain.name, code.max_threads);
+            }
             functions.insert(module.pair, Function(function));
         }
         libraries.keep();
         sole.spend();
-        Ok(Self { context, device, arch, registry, functions, loaded: loads.0, launching: Mutex::new(()) })
+        let launching = Mutex::new(());
+        Ok(Self { context, device, arch, kernels, functions, largest, loaded: loads.0, launching })
     }
 
     /// Returns the context, for streams and buffers.
@@ -163,10 +171,38 @@ impl Modules {
             let reason = format!("no variant for {} admits these parameters", self.arch.argument());
             return Err(DriverError::Launch { label: key.to_string(), reason });
         }
-        let variant = self.registry.select(&key, &params, self.arch);
+        let variant = self.kernels.select(&key, &params, self.arch);
         let pair = KeyVariant { key, variant };
+        let kernel = pair.key.kernel();
+        for operand in kernel.operands(&params) {
+            let address: u64 = bytemuck::pod_read_unaligned(&params[operand.offset..operand.offset + 8]);
+            if !address.is_multiple_of(16) {
+                let reason = format!("operand `{}` at {address:#x} is not aligned to 16 bytes", operand.name);
+                return Err(DriverError::Launch { label: pair.to_string(), reason });
+            }
+        }
+        // SAFETY: the caller's.
+        unsafe { self.queue(stream, &pair, kernel.geometry(variant, &params), &params) }
+    }
+
+    /// Names a stream for launches of plain kernels: `unsafe { saxpy(modules.on(&stream), geometry, ..) }`.
+    pub fn on<'m>(&'m self, stream: &'m CudaStream) -> OnStream<'m> {
+        OnStream { modules: self, stream }
+    }
+
+    /// Queues a launch.
+    ///
+    /// # Safety
+    /// That of [`Self::launch`] and of [`LaunchPlain::launch_plain`].
+    unsafe fn queue(
+        &self,
+        stream: &CudaStream,
+        pair: &KeyVariant,
+        geometry: Geometry,
+        params: &[u8],
+    ) -> Result<(), DriverError> {
         let refuse = |reason: String| Err(DriverError::Launch { label: pair.to_string(), reason });
-        let Some(function) = self.functions.get(&pair) else {
+        let Some(function) = self.functions.get(pair) else {
             return refuse(
                 "is not in the bundle; name its key where the modules are loaded, to know at start-up".into(),
             );
@@ -174,28 +210,54 @@ impl Modules {
         if stream.context().cu_ctx() != self.context.cu_ctx() {
             return refuse("its modules are in another context than the stream".into());
         }
-        let kernel = pair.key.kernel();
-        for operand in kernel.operands(&params) {
-            let address: u64 = bytemuck::pod_read_unaligned(&params[operand.offset..operand.offset + 8]);
-            if !address.is_multiple_of(16) {
-                return refuse(format!("operand `{}` at {address:#x} is not aligned to 16 bytes", operand.name));
-            }
-        }
-        let geometry = kernel.geometry(variant, &params);
         from_cudarc("cuCtxSetCurrent", self.context.bind_to_thread())?;
         let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
-        let tensor_maps = kernel.tensor_maps(variant, &params);
-        let mut bytes = library::ready(function.0, &geometry, &params, &tensor_maps, &pair)?;
-        let mut arguments = [bytes.as_mut_ptr().cast()];
+        let tensor_maps = pair.key.kernel().tensor_maps(pair.variant, params);
+        let mut bytes = library::ready(function.0, &geometry, params, &tensor_maps, pair)?;
+        // A kernel of ours has one parameter, the block.
+        let parameters = pair.key.plain().map_or(&[][..], |plain| plain.parameters);
+        let offsets = std::iter::once(0).chain(parameters.iter().skip(1).map(|parameter| parameter.offset as usize));
+        let mut arguments: Vec<*mut c_void> = offsets.map(|offset| bytes[offset..].as_mut_ptr().cast()).collect();
         let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
         // SAFETY: the function is of this context, which is current, and so is the stream. The driver copies the block,
-        // in the size that the kernel declares, which verification has compared with this block's. The memory is the
-        // caller's.
+        // whose size verification has compared with the kernel's. The memory is the caller's.
         let queued = unsafe {
             let stream = stream.cu_stream();
             sys::cuLaunchKernel(function.0, gx, gy, gz, bx, by, bz, shared, stream, arguments.as_mut_ptr(), null_mut())
         };
-        check_on("cuLaunchKernel", queued, &pair)
+        check_on("cuLaunchKernel", queued, pair)
+    }
+}
+
+/// A stream, and the modules that launch on it.
+#[derive(Clone, Copy, Debug)]
+pub struct OnStream<'m> {
+    modules: &'m Modules,
+    stream: &'m CudaStream,
+}
+
+impl LaunchPlain for OnStream<'_> {
+    type Error = DriverError;
+
+    /// Queues a launch, or adds it to the graph that the stream captures.
+    ///
+    /// # Errors
+    /// [`DriverError::Launch`] if the bundle lacks the kernel, the stream is of another context, or a block is larger
+    /// than the machine code takes. Otherwise a failed call, of this or earlier work.
+    unsafe fn launch_plain(
+        self,
+        kernel: &'static PlainKernel,
+        geometry: Geometry,
+        parameters: &[u8],
+    ) -> Result<(), DriverError> {
+        let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
+        let threads: u32 = geometry.block.iter().product();
+        if let Some(most) = self.modules.largest.get(kernel.name).filter(|most| threads > **most) {
+            let reason = format!("a block of {threads} threads: its machine code takes at most {most}");
+            return Err(DriverError::Launch { label: pair.to_string(), reason });
+        }
+        // SAFETY: the caller's.
+        unsafe { self.modules.queue(self.stream, &pair, geometry, parameters) }
     }
 }
 

@@ -38,7 +38,7 @@ type Run = unsafe extern "C" fn(*const Kernel, *const u8);
 ///
 /// # Panics
 /// Without a C compiler: `CC` or `cc`.
-pub fn install(bundle: &Bundle<'_>) {
+pub fn install<K>(bundle: &Bundle<'_, K>) {
     static INSTALLED: Once = Once::new();
     know(bundle);
     INSTALLED.call_once(|| {
@@ -79,7 +79,7 @@ pub fn compile(source: &Path, library: &Path) -> io::Result<()> {
 ///
 /// # Panics
 /// If the bundle's kernels are another program's.
-pub fn know(bundle: &Bundle<'_>) {
+pub fn know<K>(bundle: &Bundle<'_, K>) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     for entry in &bundle.manifest().modules {
         let Some(code) = &entry.code else { continue };
@@ -104,6 +104,14 @@ pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usi
     *kernel
 }
 
+/// Launches of kernels without a reference, as they ran: name, and the bytes of the parameters.
+static LAUNCHED: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
+
+/// Takes the launches so far of kernels that a program takes as they are: the stand-in does not know what they do.
+pub fn launched() -> Vec<(String, Vec<u8>)> {
+    std::mem::take(&mut LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Does what a kernel does to memory.
 ///
 /// # Safety
@@ -111,6 +119,10 @@ pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usi
 pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8) {
     // SAFETY: the caller's.
     let (kernel, params) = unsafe { (&*kernel, slice::from_raw_parts(params, (*kernel).params_bytes)) };
+    if let Some(plain) = kernel.key.plain() {
+        let mut launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        return launched.push((plain.name.to_owned(), params.to_vec()));
+    }
     let reference = kernel.key.kernel();
     let operands = reference.operands(params);
     let mut views = Views::new();

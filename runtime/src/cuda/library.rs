@@ -1,21 +1,22 @@
 //! Loads modules, and readies launches of their kernels.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::fmt::Display;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 use precast_core::{Geometry, TensorMap};
-use precast_fatbins::Module;
+use precast_fatbins::{Digest, Module};
 
 use super::call::check_on;
 use super::{memory, tensor_map};
 use crate::driver::{DriverError, MoreMemory};
 use crate::permit::Permit;
 
-/// Loaded modules, unloaded on drop.
+/// Loaded cubins, unloaded on drop. Kernels of one file share one.
 #[derive(Default)]
-pub(crate) struct Libraries(Vec<sys::CUlibrary>);
+pub(crate) struct Libraries(BTreeMap<Digest, sys::CUlibrary>);
 
 impl Libraries {
     /// Loads a module into every context of the process. Returns its kernel in the current one.
@@ -25,22 +26,33 @@ impl Libraries {
             reason: "has no machine code".to_owned(),
         })?;
         let entry = CString::new(code.entry.as_str()).expect("a verified entry symbol holds no NUL");
-        let (mut library, mut kernel, mut function) = (null_mut(), null_mut(), null_mut());
-        let none = null_mut();
-        // SAFETY: the image is a whole cubin whose digest and structure have been verified; the driver copies
-        // it. No options are passed.
+        let (mut kernel, mut function) = (null_mut(), null_mut());
+        let library = self.library(module, code.digest)?;
+        // SAFETY: the library is loaded, and the name ends in NUL.
         unsafe {
-            let image = module.image.as_ptr().cast::<c_void>();
-            let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
-            let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
-            memory::check_memory("cuLibraryLoadData", loaded, &what, MoreMemory::EndOthers)?;
-            self.0.push(library);
             let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
             check_on("cuLibraryGetKernel", found, &module.pair)?;
             check_on("cuKernelGetFunction", sys::cuKernelGetFunction(&mut function, kernel), &module.pair)?;
             check_on("cuFuncLoad", sys::cuFuncLoad(function), &module.pair)?;
         }
         Ok(function)
+    }
+
+    /// Loads the cubin of a module, once.
+    fn library(&mut self, module: &Module<'_>, digest: Digest) -> Result<sys::CUlibrary, DriverError> {
+        if let Some(library) = self.0.get(&digest) {
+            return Ok(*library);
+        }
+        let (mut library, none) = (null_mut(), null_mut());
+        let image = module.image.as_ptr().cast::<c_void>();
+        // SAFETY: the image is a whole cubin whose digest and structure have been verified; the driver copies it. No
+        // options are passed.
+        let loaded =
+            unsafe { sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0) };
+        let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
+        memory::check_memory("cuLibraryLoadData", loaded, &what, MoreMemory::EndOthers)?;
+        self.0.insert(digest, library);
+        Ok(library)
     }
 
     /// Leaves the modules loaded until the process ends: launches and graphs of theirs may outlive this value.
@@ -51,7 +63,7 @@ impl Libraries {
 
 impl Drop for Libraries {
     fn drop(&mut self) {
-        for library in self.0.drain(..) {
+        for library in std::mem::take(&mut self.0).into_values() {
             // SAFETY: the handle was made by this value, and nothing runs of it.
             let _ = unsafe { sys::cuLibraryUnload(library) };
         }

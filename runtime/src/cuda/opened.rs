@@ -1,7 +1,7 @@
 //! One device, opened.
 
 use cudarc::driver::sys;
-use precast_core::{Arch, Registry};
+use precast_core::{Arch, Kernels};
 use precast_fatbins::Module;
 
 use super::call::check;
@@ -61,7 +61,7 @@ impl Cuda {
     /// # Errors
     /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
     /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
-    pub fn open(ordinal: u32, launches: Launches, held: &[Arch], kernels: &Registry) -> Result<Self, DriverError> {
+    pub fn open(ordinal: u32, launches: Launches, held: &[Arch], kernels: &Kernels) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
         let context = Context::new(find(ordinal)?)?;
