@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::support::prelude::*;
 
-/// The page that quotes saxpy.
-const PAGE: &str = "docs/guides/your-own-kernels.md";
+/// The pages that quote programs, and how often at least.
+const PAGES: [(&str, usize); 2] = [("docs/guides/your-own-kernels.md", 9), ("docs/guides/kernels-you-have.md", 4)];
 
 fn examples() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("docs/examples")).unwrap().map(|entry| entry.unwrap().path());
@@ -33,8 +33,16 @@ fn examples_are_locked_to_the_packages_of_the_workspace() {
 }
 
 #[test]
-fn the_page_quotes_the_program_as_it_is() {
-    let page = fs::read_to_string(root().join(PAGE)).unwrap();
+fn pages_quote_the_programs_as_they_are() {
+    for (page, least) in PAGES {
+        let quoted = quotations(page);
+        assert!(quoted >= least, "{page}: {quoted} quotations");
+    }
+}
+
+/// Compares what a page quotes with the files, and counts it.
+fn quotations(name: &str) -> usize {
+    let page = fs::read_to_string(root().join(name)).unwrap();
     let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once("\n// "));
     let mut quoted = 0;
     for (_, block) in blocks {
@@ -44,13 +52,13 @@ fn the_page_quotes_the_program_as_it_is() {
         let (whole, part) = (read("docs/examples/saxpy"), read("docs/examples"));
         let is_quoted = whole.as_ref().map(|own| own.trim_end() == text.trim_end());
         let is_quoted = is_quoted.or(part.map(|own| own.contains(text.trim_end())));
-        assert_ne!(is_quoted, Some(false), "{PAGE} does not quote {file}:\n{text}");
+        assert_ne!(is_quoted, Some(false), "{name} does not quote {file}:\n{text}");
         if is_quoted.is_none() {
             continue;
         }
         quoted += 1;
     }
-    assert!(quoted >= 9, "{quoted} quotations");
+    quoted
 }
 
 /// Lines that say something: neither blank nor a comment.

@@ -1,5 +1,5 @@
 //! `cargo xtask examples`: builds, runs and tests the programs of `docs/examples`, which are no members of the
-//! workspace, and plants mistakes in one.
+//! workspace, and plants mistakes in two.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub fn saxpy() -> Result<()> {
     Ok(())
 }
 
-/// Builds, runs and tests every example, and plants mistakes in saxpy.
+/// Builds, runs and tests every example, and plants mistakes in saxpy and plain.
 pub fn all() -> Result<()> {
     setup::compiler()?;
     setup::debian(&["g++"])?;
@@ -55,7 +55,9 @@ pub fn all() -> Result<()> {
     for folder in folders()? {
         crate::run::step(&format!("test {}", folder.display()), &mut command(&folder, "target", &["test"])?)?;
     }
-    mistakes("saxpy")?.iter().try_for_each(planted)?;
+    for example in ["saxpy", "plain"] {
+        mistakes(example)?.iter().try_for_each(|mistake| planted(example, mistake))?;
+    }
     locked()?;
     bundles()
 }
@@ -63,16 +65,16 @@ pub fn all() -> Result<()> {
 /// Target folder of copies. Cargo takes two packages of one name and version, each the root of its workspace, for one.
 const OF_COPIES: &str = "target/mistaken/target";
 
-/// Plants a mistake in a copy of saxpy, and reads the message.
-fn planted(mistake: &Mistake) -> Result<()> {
+/// Plants a mistake in a copy of an example, and reads the message.
+fn planted(example: &str, mistake: &Mistake) -> Result<()> {
     println!("\n== planted: {}", mistake.what);
-    fails(&mut command(&copied(&mistake.edits)?, OF_COPIES, &[&mistake.command])?, &mistake.says)
+    fails(&mut command(&copied(example, &mistake.edits)?, OF_COPIES, &[&mistake.command])?, &mistake.says)
 }
 
 /// Locks the kernels of a copy of saxpy, and then changes one.
 fn locked() -> Result<()> {
     println!("\n== locked, and then changed");
-    let copy = copied(&[["build.rs", ".emit()", ".locked(\"locks\").emit()"].map(str::to_owned)])?;
+    let copy = copied("saxpy", &[["build.rs", ".emit()", ".locked(\"locks\").emit()"].map(str::to_owned)])?;
     output(command(&copy, OF_COPIES, &["build"])?.env("PRECAST_LOCK", "1"))?;
     output(&mut command(&copy, OF_COPIES, &["build"])?)?;
     let source = copy.join("src/saxpy/saxpy.cu");
@@ -86,7 +88,7 @@ fn locked() -> Result<()> {
 fn bundles() -> Result<()> {
     println!("\n== a bundle in place of a compiler");
     let folder = root().canonicalize()?.join("target/mistaken/bundle");
-    let copy = copied(&[])?;
+    let copy = copied("saxpy", &[])?;
     output(command(&copy, OF_COPIES, &["build"])?.env("PRECAST_BUNDLE", folder.join("precast.bundle")))?;
     let from_it = |copy: &Path| {
         command(copy, OF_COPIES, &["run"]).map(|mut run| {
@@ -96,20 +98,22 @@ fn bundles() -> Result<()> {
     };
     let printed = output(&mut from_it(&copy)?)?;
     ensure!(SAXPY.iter().all(|line| printed.contains(line)), "{printed}");
-    let copy = copied(&[["src/saxpy/saxpy.cu", "fmaf(p.a,", "fmaf(2.0f * p.a,"].map(str::to_owned)])?;
+    let copy = copied("saxpy", &[["src/saxpy/saxpy.cu", "fmaf(p.a,", "fmaf(2.0f * p.a,"].map(str::to_owned)])?;
     fails(&mut from_it(&copy)?, &["STALE   saxpy{x=", "Build them with: cargo build"])?;
-    let copy = copied(&[["src/saxpy/mod.rs", "\"saxpy\", abi::OPS", "\"other\", abi::OPS"].map(str::to_owned)])?;
+    let copy =
+        copied("saxpy", &[["src/saxpy/mod.rs", "\"saxpy\", abi::OPS", "\"other\", abi::OPS"].map(str::to_owned)])?;
     fails(&mut from_it(&copy)?, &["the bundle belongs to the program `saxpy`, and this is `other`", "cargo build"])
 }
 
-/// Copies saxpy with edits of its files; as far below the checkout as saxpy is.
-fn copied(edits: &[Edit]) -> Result<PathBuf> {
-    let copy = root().canonicalize()?.join("target/mistaken/saxpy");
+/// Copies an example with edits of its files; as far below the checkout as the example is.
+fn copied(example: &str, edits: &[Edit]) -> Result<PathBuf> {
+    let (copy, from) =
+        (root().canonicalize()?.join("target/mistaken").join(example), format!("docs/examples/{example}"));
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
     }
-    for path in listed(&["docs/examples/saxpy"])? {
-        let to = copy.join(path.trim_start_matches("docs/examples/saxpy/"));
+    for path in listed(&[&from])? {
+        let to = copy.join(path.trim_start_matches(&format!("{from}/")));
         fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
         let mut text = fs::read_to_string(&path)?;
         for edit in edits.iter().filter(|[file, ..]| path.ends_with(file)) {
