@@ -251,7 +251,8 @@ fn no_two_public_types_share_a_bare_name() {
 /// to break, and the digests of CUDA sources are those of their comments, too.
 #[test]
 fn lines_of_rust_have_at_most_120_columns() {
-    let all = texts().into_iter().filter(|(path, _)| path.ends_with(".rs") && !path.ends_with("kernels/src/abi.rs"));
+    let is_generated = |text: &str| text.lines().take(4).any(|line| line.starts_with("//! Not edited by hand: "));
+    let all = texts().into_iter().filter(|(path, text)| path.ends_with(".rs") && !is_generated(text));
     let long: Vec<String> = all
         .flat_map(|(path, text)| {
             let is_long = |line: &&str| line.chars().count() > 120 && !line.contains("//! |");

@@ -15,7 +15,7 @@ use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
 use crate::{Digest, FATBIN_SECTION, MANIFEST_SECTION};
 
 /// A bundle with checked structure. Digests and cubins are unchecked until [`Bundle::verify`] or [`Bundle::examine`].
-/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`] of which some are taken as they are.
+/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`] that have no host references.
 pub struct Bundle<'a, K = Registry> {
     /// Kernels of the program that reads it.
     pub(super) kernels: &'static Kernels,

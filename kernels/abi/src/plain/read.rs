@@ -37,8 +37,8 @@ pub(super) struct Record {
 /// Structs by their names.
 pub(super) type Records = BTreeMap<String, Record>;
 
-/// Reads the `extern "C"` kernels of a file, in its order, and adds the structs that they take to `records`. Headers are
-/// found beside the file that includes them and in `folders`; `scratch` is for a header of this program.
+/// Reads the `extern "C"` kernels of a file, in its order, and adds the structs that they take to `records`. Headers
+/// are found beside the file that includes them and in `folders`; `scratch` is for a header of this program.
 ///
 /// # Errors
 /// No libclang; a declaration that does not parse, or that Rust has no type for, with file and line; no kernel.

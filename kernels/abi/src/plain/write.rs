@@ -100,7 +100,8 @@ mod tests {
                     extern \"C\" __global__ void declared(int n);\n\
                     extern \"C\" { __global__ void __launch_bounds__(2 * 64)\n\
                     declared(int n) { threadIdx.x; } }\n\
-                    extern \"C\" __global__ void both(char type, const nest p, float3 f, double4* __restrict__ out, u64 n, int) {}";
+                    extern \"C\" __global__ void both(\n\
+                    char type, const nest p, float3 f, double4* __restrict__ out, u64 n, int) {}";
         let written = of(text).unwrap();
         for part in [
             "#[repr(C, align(8))]\npub struct pair {\n    /// `double`\n    pub x: f64,\n    /// `char`\n    pub y: i8,\n    pub \
@@ -110,7 +111,8 @@ mod tests {
             "(\"b.h\", include_str!(\"k/b.h\")),\n            (\"c.h\", include_str!(\"third/c.h\")),\n",
             "entries: &[\"declared\", \"both\"],",
             "    declared(n: i32 = 0)",
-            "    both(r#type: i8 = 0, p: nest = 8, f: float3 = 56, out: address = 72, n: u64 = 80, unnamed_5: i32 = 88)",
+            "    both(r#type: i8 = 0, p: nest = 8, f: float3 = 56, out: address = 72, n: u64 = 80, ",
+            "n: u64 = 80, unnamed_5: i32 = 88)",
             "    /// - `out`: `double4 *__restrict`",
             "pub const PLAIN: &[&PlainKernel] = &[&DECLARED, &BOTH];",
         ] {
