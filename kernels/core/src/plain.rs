@@ -1,7 +1,7 @@
 //! Kernels as they are: entries of a CUDA file that knows nothing of this project.
 //!
 //! `precast-aot abi FILE.cu --out FILE.rs` writes each as a [`PlainKernel`] and a function that launches it. Its key
-//! has no fields, `saxpy{}`, its one variant no numbers, and whoever launches says the geometry. It declares no operands
+//! has no fields, `saxpy{}`, its one variant no numbers, and whoever launches says the geometry. It has no operands
 //! and has no host reference, so it is in a list of [`Kernels`](crate::Kernels) that is no
 //! [`Registry`](crate::Registry): the simulated GPU, the self-test and the checker take registries alone.
 

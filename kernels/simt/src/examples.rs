@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use precast_core::{Arch, Key, KeyVariant, Registry};
+use precast_core::{Arch, Key, KeyVariant, Registry, Tolerance};
 
 use crate::compile::Simt;
 use crate::error::CompileError;
@@ -35,6 +35,12 @@ pub enum CheckError {
     /// A check of nothing would find nothing.
     #[error("nothing is checked: {0}")]
     Nothing(String),
+    /// Keys of a dtype that no example has: nobody compares them with anything.
+    #[error("{}: add one to `examples`, or give such keys no variants", .0.join("\n"))]
+    LeftOut(Vec<String>),
+    /// Tolerances within which outputs without meaning are: zeros are at a distance of 1.
+    #[error("{}\nZeros are at a distance of 1: `tolerance` is what rounding explains", .0.join("\n"))]
+    Loose(Vec<String>),
     /// Some kernels have a fault: the first of each, with the lines of the accesses.
     #[error("{}\n{said}", .faults.join("\n"))]
     Faults {
@@ -68,9 +74,16 @@ impl fmt::Debug for CheckError {
 /// ```
 ///
 /// # Errors
-/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++.
+/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++; before that a dtype that
+/// no example has, and a tolerance of 1 or more.
 pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Result<Checked, CheckError> {
-    let checks = Check::of(builds(&kernels.examples(), archs.into_iter().collect())?);
+    let (examples, archs) = (kernels.examples(), archs.into_iter().collect());
+    let checks = Check::of(builds(&examples, &archs)?);
+    match (left_out(kernels, &examples, &archs), loose(&examples)) {
+        (left_out, _) if !left_out.is_empty() => return Err(CheckError::LeftOut(left_out)),
+        (_, loose) if !loose.is_empty() => return Err(CheckError::Loose(loose)),
+        _ => {}
+    }
     let (passed, faults) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let done = |_: &Check, said: Result<&str, &str>| {
         let (list, said) = said.map_or_else(|fault| (&faults, fault), |said| (&passed, said));
@@ -90,10 +103,10 @@ pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Resul
 }
 
 /// Returns the builds of examples for some architectures, of which each has one, and each example a sample.
-fn builds(examples: &[Key], archs: BTreeSet<Arch>) -> Result<Vec<(KeyVariant, Arch)>, CheckError> {
+fn builds(examples: &[Key], archs: &BTreeSet<Arch>) -> Result<Vec<(KeyVariant, Arch)>, CheckError> {
     let nothing = |why: String| Err(CheckError::Nothing(why));
     let mut builds = Vec::new();
-    for arch in archs {
+    for &arch in archs {
         if !ARCHS.contains(&arch) {
             return nothing(format!("{arch} has no machine code"));
         }
@@ -116,4 +129,51 @@ fn builds(examples: &[Key], archs: BTreeSet<Arch>) -> Result<Vec<(KeyVariant, Ar
         }
     }
     if builds.is_empty() { nothing(String::from("no architecture is named")) } else { Ok(builds) }
+}
+
+/// The fields of a key, `name=value`.
+fn fields(key: &Key) -> impl Iterator<Item = &str> {
+    let body = key.text().split_once('{').map_or("", |(_, body)| body.trim_end_matches('}'));
+    body.split(',').filter(|field| !field.is_empty())
+}
+
+/// Names dtypes that keys of an operation can have, with variants for one of these architectures, and no example has.
+fn left_out(kernels: &Registry, examples: &[Key], archs: &BTreeSet<Arch>) -> Vec<String> {
+    let shown: BTreeSet<(&str, &str)> =
+        examples.iter().flat_map(|key| fields(key).map(move |field| (key.op(), field))).collect();
+    let mut left_out = BTreeSet::new();
+    for (key, field) in examples.iter().flat_map(|key| fields(key).map(move |field| (key, field))) {
+        let other = match field.split_once('=') {
+            Some((name, "bf16")) => format!("{name}=f32"),
+            Some((name, "f32")) => format!("{name}=bf16"),
+            _ => continue,
+        };
+        let changed = fields(key).map(|own| if own == field { &*other } else { own }).collect::<Vec<_>>();
+        // Not every combination is a key of the operation.
+        let text = format!("{}{{{}}}", key.op(), changed.join(","));
+        let is_built = |key: Key| archs.iter().any(|arch| !key.kernel().variants(*arch).is_empty());
+        if !shown.contains(&(key.op(), other.as_str())) && kernels.parse(&text).is_ok_and(is_built) {
+            left_out.insert(format!("no example of `{}` has {other}", key.op()));
+        }
+    }
+    left_out.into_iter().collect()
+}
+
+/// Names operands that may be as far from the reference as zeros are.
+fn loose(examples: &[Key]) -> Vec<String> {
+    let mut loose = BTreeSet::new();
+    for key in examples {
+        let operands =
+            key.kernel().samples().iter().flat_map(|params| key.kernel().operands(params)).collect::<Vec<_>>();
+        for operand in operands.iter().filter(|operand| operand.access.is_output()) {
+            let Tolerance { norm, element, .. } = key.kernel().tolerance(operand);
+            if !(norm < 1.0 && element < 1.0) {
+                loose.insert(format!(
+                    "{key}: the tolerance of `{}` is {norm} of the norm, {element} of an element",
+                    operand.name
+                ));
+            }
+        }
+    }
+    loose.into_iter().collect()
 }

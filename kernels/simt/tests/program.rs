@@ -1,10 +1,10 @@
 //! Messages that the test of another program gets about its kernels.
 
-use precast_core::{Arch, Op, Registered, Registry};
+use precast_core::{Arch, Dtype, Key, Op, Registered, Registry};
 use precast_simt::check;
 
 use crate::softcap::SoftcapFwd;
-use crate::wrong::{NO_SAMPLE, RACE, Wrong};
+use crate::wrong::{LOOSE, NO_SAMPLE, RACE, Wrong};
 
 fn registry<K: Registered>() -> Registry {
     Registry::new("of the test", vec![Op::of::<K>()].leak())
@@ -50,4 +50,20 @@ fn a_check_of_nothing_is_an_error() {
     ] {
         assert!(said.starts_with("nothing is checked: ") && said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn a_dtype_that_no_example_has_is_named() {
+    let mut op = Op::of::<SoftcapFwd>();
+    op.examples = || vec![Key::new(SoftcapFwd { x: Dtype::F32 })];
+    let said = refused(&Registry::new("of the test", vec![op].leak()), &[Arch::Sm89]);
+    let expected = "no example of `softcap.fwd` has x=bf16: add one to `examples`, or give such keys no variants";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_tolerance_that_zeros_are_within_is_refused() {
+    let said = refused(&registry::<Wrong<LOOSE>>(), &[Arch::Sm89]);
+    let expected = "softcap.fwd{x=bf16}: the tolerance of `y` is 1.5 of the norm, 0.01 of an element\nZeros are at";
+    assert!(said.starts_with(expected), "{said}");
 }

@@ -2,7 +2,7 @@
 
 use precast_core::fields::{Field, Fields};
 use precast_core::host::Views;
-use precast_core::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads};
+use precast_core::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance};
 
 use crate::abi::softcap_fwd_params;
 use crate::kernels::changed;
@@ -15,6 +15,8 @@ pub const NO_SAMPLE: u8 = 2;
 pub const LONG_OUTPUT: u8 = 3;
 pub const ONE_TOKEN: u8 = 4;
 pub const WIDE_OUTPUT: u8 = 5;
+/// A tolerance that says nothing.
+pub const LOOSE: u8 = 6;
 
 const KERNEL: SoftcapFwd = SoftcapFwd { x: Dtype::Bf16 };
 
@@ -77,5 +79,10 @@ impl<const WHAT: u8> Reference for Wrong<WHAT> {
 
     fn samples(&self) -> Vec<Self::Params> {
         if WHAT == NO_SAMPLE { Vec::new() } else { KERNEL.samples() }
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        let own = KERNEL.tolerance(operand);
+        if WHAT == LOOSE { Tolerance { norm: 1.5, ..own } } else { own }
     }
 }

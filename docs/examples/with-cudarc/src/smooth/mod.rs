@@ -24,7 +24,7 @@ impl Build for Smooth {
 
 impl Reference for Smooth {
     fn examples() -> Vec<Self> {
-        vec![Self { x: Dtype::F32 }]
+        [Dtype::F32, Dtype::Bf16].map(|x| Self { x }).into()
     }
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
         let (x, mut y) = (views.load("x"), views.store("y"));
