@@ -1,9 +1,10 @@
 //! Kernels that are taken as they are: what was written of them is of the files as they stand.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use precast_core::plain::interface;
-use precast_core::{Digest, Kernels, PlainUnit};
+use precast_core::{Kernels, PlainUnit};
 use precast_system::generated::{self, Stale};
 use precast_system::includes::{self, IncludeError};
 
@@ -13,57 +14,32 @@ pub enum PlainError {
     /// A header lies elsewhere, or a file cannot be read.
     #[error(transparent)]
     Include(#[from] IncludeError),
-    /// The file includes more headers than those that were found when it was declared.
-    #[error("{file} does not have the headers that {source_file} includes, {headers}: `{command}` writes it again")]
-    Headers {
-        /// The generated file.
-        file: &'static str,
-        /// The CUDA file.
-        source_file: &'static str,
-        /// Names of the headers that are new.
-        headers: String,
-        /// Writes the generated file.
-        command: &'static str,
-    },
-    /// A header that was found when it was declared is not found.
-    #[error(
-        "{source_file} includes {headers}, found neither beside it nor in a folder that build.rs names by \
-        .include_dir(\"FOLDER\"); if it is included no longer, `{command}` writes {file} again"
-    )]
-    Gone {
-        /// The generated file.
-        file: &'static str,
-        /// The CUDA file.
-        source_file: &'static str,
+    /// The file includes headers that were not found when it was declared.
+    #[error("{} does not have {headers}, which {} includes: `{}` writes it again", unit.file, unit.source.path, unit.command)]
+    More {
+        /// The file, and what was written of it.
+        unit: &'static PlainUnit,
         /// Names of the headers.
         headers: String,
-        /// Writes the generated file.
-        command: &'static str,
+    },
+    /// Headers that were found when it was declared are not found.
+    #[error(
+        "{} includes {headers}, found neither beside it nor in a folder that build.rs names by \
+        .include_dir(\"FOLDER\"); if it is included no longer, `{}` writes {} again",
+        unit.source.path, unit.command, unit.file
+    )]
+    Gone {
+        /// The file, and what was written of it.
+        unit: &'static PlainUnit,
+        /// Names of the headers.
+        headers: String,
     },
     /// Declarations were edited since.
-    #[error("{file} is not of the declarations in {source_file} as they are: `{command}` writes it again")]
-    Declarations {
-        /// The generated file.
-        file: &'static str,
-        /// The CUDA file.
-        source_file: &'static str,
-        /// Writes the generated file.
-        command: &'static str,
-    },
+    #[error("{} is not of the declarations in {} as they are: `{}` writes it again", .0.file, .0.source.path, .0.command)]
+    Declarations(&'static PlainUnit),
     /// The generated file is not as it was written.
     #[error(transparent)]
     Generated(#[from] Stale),
-}
-
-/// Returns the files of the kernels that are taken as they are, each once.
-fn units(kernels: &Kernels) -> Vec<&'static PlainUnit> {
-    let mut units: Vec<&PlainUnit> = Vec::new();
-    for kernel in kernels.plain {
-        if !units.iter().any(|unit| std::ptr::eq(*unit, kernel.unit)) {
-            units.push(kernel.unit);
-        }
-    }
-    units
 }
 
 /// Compares what was written of CUDA files of a package with the files. `read` receives each that a compilation may
@@ -77,12 +53,13 @@ pub(crate) fn check(
     folders: &[PathBuf],
     read: &dyn Fn(&Path),
 ) -> Result<(), PlainError> {
-    let mut interfaces: Vec<(&PlainUnit, Digest)> = Vec::new();
-    for unit in units(kernels) {
-        let PlainUnit { source, file, command, .. } = unit;
-        let path = package.join(source.path);
-        let found = includes::included(&path, &folders.iter().map(|folder| package.join(folder)).collect::<Vec<_>>())?;
-        read(&path);
+    let folders: Vec<PathBuf> = folders.iter().map(|folder| package.join(folder)).collect();
+    let units: BTreeMap<&str, &'static PlainUnit> =
+        kernels.plain.iter().map(|kernel| (kernel.unit.source.path, kernel.unit)).collect();
+    for (path, unit) in units {
+        let source = unit.source;
+        let found = includes::included(&package.join(path), &folders)?;
+        read(&package.join(path));
         found.iter().for_each(|header| read(&header.path));
         let names: Vec<&str> = found.iter().map(|header| &*header.name).collect();
         let known: Vec<&str> = source.headers.iter().map(|(name, _)| *name).collect();
@@ -90,27 +67,17 @@ pub(crate) fn check(
             let names = all.iter().filter(|name| !some.contains(name)).map(|name| format!("`{name}`"));
             Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
         };
-        let source_file = source.path;
         if let Some(headers) = lacks(&known, &names) {
-            return Err(PlainError::Gone { file, source_file, headers, command });
+            return Err(PlainError::Gone { unit, headers });
         }
         if let Some(headers) = lacks(&names, &known) {
-            return Err(PlainError::Headers { file, source_file, headers, command });
+            return Err(PlainError::More { unit, headers });
         }
-        let digest = interface([(source.path, source.text)].into_iter().chain(source.headers.iter().copied()));
-        if digest.to_string() != unit.interface {
-            return Err(PlainError::Declarations { file, source_file, command });
+        let texts = [(path, source.text)].into_iter().chain(source.headers.iter().copied());
+        if interface(texts).to_string() != unit.interface {
+            return Err(PlainError::Declarations(unit));
         }
-        interfaces.push((unit, digest));
-    }
-    // A generated file has the digests of all of its sources in its head.
-    while let Some((PlainUnit { file, .. }, _)) = interfaces.first() {
-        let (own, others): (Vec<_>, Vec<_>) = interfaces.into_iter().partition(|(unit, _)| unit.file == *file);
-        let texts: Vec<(&str, String)> =
-            own.iter().map(|(unit, digest)| (unit.source.path, digest.to_string())).collect();
-        let of = interface(texts.iter().map(|(path, digest)| (*path, digest.as_str())));
-        generated::check_of(&of, &package.join(file))?;
-        interfaces = others;
+        generated::check_edited(&package.join(unit.file))?;
     }
     Ok(())
 }
@@ -142,8 +109,7 @@ mod tests {
         let of = |name: &str| headers.iter().find(|(path, _)| path.ends_with(name)).map_or("", |(_, text)| text);
         let given = [("b.h", &*of("b.h").to_owned().leak())];
         let declared = interface([("k/a.cu", TEXT), ("b.h", HEADER)]).to_string();
-        let head = interface([("k/a.cu", &*declared)]);
-        put("kernels.rs", &(generated::head("Of the test.", COMMAND, &head, "fn scale() {}") + rust));
+        put("kernels.rs", &(generated::head("Of the test.", COMMAND, &declared, "fn scale() {}") + rust));
         let unit = PlainUnit {
             source: Source {
                 path: "k/a.cu",
@@ -184,7 +150,7 @@ mod tests {
     #[test]
     fn headers_that_are_new_gone_or_elsewhere_are_named() {
         let said = check_of(&(TEXT.to_owned() + "\n#include \"c.h\""), &[("k/b.h", HEADER), ("k/c.h", "")], "");
-        let expected = "kernels.rs does not have the headers that k/a.cu includes, `c.h`: `precast-aot abi";
+        let expected = "kernels.rs does not have `c.h`, which k/a.cu includes: `precast-aot abi";
         assert!(said.as_ref().is_err_and(|said| said.starts_with(expected)), "{said:?}");
         let said = check_of(TEXT, &[("other/b.h", HEADER)], "").unwrap_err();
         assert!(said.starts_with("k/a.cu includes `b.h`, found neither beside it nor in a folder"), "{said}");

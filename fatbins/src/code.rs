@@ -2,7 +2,7 @@
 //!
 //! A cubin spells its entry symbol only in section names and in the string tables. So its code is: the flags of the ELF
 //! header, and every section but the string tables and the compiler's notes, in order, by header and content, with
-//! `ENTRY` for the entry symbol in the names of sections and of symbols. That covers the instructions (`.text`),
+//! `ENTRY` for the entry symbol in the names of sections and of symbols, or of several each without its digest. That covers the instructions (`.text`),
 //! registers, stack, shared memory, barriers, launch bounds and parameters (`.nv.info`, `.nv.shared`, `.nv.constant0`),
 //! constants, relocations and call frames. Offsets in the file and the notes, which name compiler and options, are left
 //! out.
@@ -15,7 +15,7 @@ use object::elf::{FileHeader64, SHT_NOBITS, SHT_NOTE, SHT_NULL, SHT_STRTAB, SHT_
 use object::read::elf::{FileHeader, SectionHeader};
 
 use crate::Digest;
-use crate::cubin::{CubinError, CubinFacts};
+use crate::cubin::{CubinError, entries};
 
 /// The code of a cubin: a digest per section, by its name without the entry symbol.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,13 +33,21 @@ impl CubinCode {
     /// [`CubinError`] if the bytes are no cubin of this project.
     pub fn read(cubin: &[u8]) -> Result<Self, CubinError> {
         let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
-        let entry = CubinFacts::read(cubin)?.entry;
         let header = FileHeader64::<Endianness>::parse(cubin).map_err(elf)?;
         let endian = header.endian().map_err(elf)?;
         let sections = header.sections(endian, cubin).map_err(elf)?;
+        let entries = entries(&sections, endian, cubin, false)?;
+        // Of several, each has a name of its own before the digest.
+        let named: Vec<(&str, &str)> = match &entries[..] {
+            [(only, _)] => vec![(only, "ENTRY")],
+            all => all.iter().filter_map(|(name, _)| Some((&**name, name.rsplit_once("__")?.0))).collect(),
+        };
         let renamed = |name: &[u8]| {
-            let name = String::from_utf8_lossy(name);
-            if *name == entry { "ENTRY".to_owned() } else { name.replace(&format!(".{entry}"), ".ENTRY") }
+            let name = String::from_utf8_lossy(name).into_owned();
+            named.iter().fold(name, |name, (entry, new)| match name == *entry {
+                true => (*new).to_owned(),
+                false => name.replace(&format!(".{entry}"), &format!(".{new}")),
+            })
         };
         let mut parts = vec![("ELF flags".to_owned(), Digest::of(&header.e_flags(endian).0.to_le_bytes()))];
         for section in sections.iter() {
@@ -104,6 +112,7 @@ fn symbols(table: &[u8], name: impl Fn(u32) -> Option<String>) -> Option<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CubinFacts;
 
     const FILL: &[u8] = include_bytes!("../tests/fixtures/fill.sm_121.cubin");
     const OTHERS: [&[u8]; 2] =
@@ -137,6 +146,21 @@ mod tests {
         // The compiler's release, in its note.
         assert_eq!(read(&replaced(b"V13.0.88", b"V13.0.89")), code);
         assert!(OTHERS.iter().all(|other| read(other) != code));
+    }
+
+    #[test]
+    fn several_kernels_of_a_file_are_told_apart_without_its_digest() {
+        const PLAIN: &[u8] = include_bytes!("../tests/fixtures/plain.sm_89.cubin");
+        let with = |from: &[u8], to: &[u8]| {
+            let mut other = PLAIN.to_vec();
+            let places: Vec<usize> =
+                (0..other.len() - from.len()).filter(|at| other[*at..].starts_with(from)).collect();
+            assert!(!places.is_empty());
+            places.into_iter().for_each(|at| other[at..at + to.len()].copy_from_slice(to));
+            read(&other)
+        };
+        assert_eq!(with(b"__0123", b"__4567"), read(PLAIN));
+        assert!(with(b"saxpy", b"daxpy").differing(&read(PLAIN)).contains(&".text.saxpy"));
     }
 
     #[test]

@@ -234,6 +234,22 @@ fn entry(
     cubin: &[u8],
     wanted: Option<&str>,
 ) -> Result<(String, u32), CubinError> {
+    let mut entries = entries(sections, endian, cubin, wanted.is_none())?;
+    entries.retain(|(name, _)| wanted.is_none_or(|wanted| wanted == name));
+    match (entries.len(), wanted) {
+        (1, _) => Ok(entries.remove(0)),
+        (_, Some(wanted)) => Err(CubinError::NoEntry(wanted.to_owned())),
+        (found, None) => Err(CubinError::Entries { found }),
+    }
+}
+
+/// Returns name and symbol index of every global function, and refuses symbols that are not global if `all` are to be.
+pub(crate) fn entries(
+    sections: &SectionTable<'_, Elf>,
+    endian: Endianness,
+    cubin: &[u8],
+    all: bool,
+) -> Result<Vec<(String, u32)>, CubinError> {
     let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
     let symbols = sections.symbols(endian, cubin, object::elf::SHT_SYMTAB).map_err(elf)?;
     let mut entries = Vec::new();
@@ -246,21 +262,13 @@ fn entry(
             continue; // the assembler's own (slow paths of division, square root): their names carry no path
         }
         let name = String::from_utf8_lossy(name).into_owned();
-        if wanted.is_some_and(|wanted| wanted != name) {
-            continue;
-        }
-        if symbol.st_bind() != STB_GLOBAL {
-            return Err(CubinError::InternalSymbol(name));
-        }
-        if symbol.st_type() == STT_FUNC {
-            entries.push((name, index.0 as u32));
+        match (symbol.st_bind() == STB_GLOBAL, symbol.st_type()) {
+            (true, STT_FUNC) => entries.push((name, index.0 as u32)),
+            (false, _) if all => return Err(CubinError::InternalSymbol(name)),
+            _ => {}
         }
     }
-    match (entries.len(), wanted) {
-        (1, _) => Ok(entries.remove(0)),
-        (_, Some(wanted)) => Err(CubinError::NoEntry(wanted.to_owned())),
-        (found, None) => Err(CubinError::Entries { found }),
-    }
+    Ok(entries)
 }
 
 /// Returns the attributes of an `.nv.info` section as (code, value), up to the first of unknown format.

@@ -1,7 +1,7 @@
 //! Kernels of `kernels/vectors.cu`, `kernels/rows.cu`, as they are.
 //!
 //! Not edited by hand: `precast-aot abi kernels/vectors.cu kernels/rows.cu --include third_party/include --out src/kernels.rs` regenerates it.
-// Headers: 4648d2b824829ccd2bc1d0f9379d4ba08012a5af1cb604de69cfa064ec108227
+// Headers: 12c33357e5c885d2f0563a3fdd78dc9d6068e1514ed3eb5891656a7c9dd94a90 bd353308046bfa8e8be90504ef3b9fb35c73f6bf79694bcecad7032d7d2777a5
 // Body: 40a50c5c21e7e18d6c1207c60e97f60ffd33422c636f2240a05634b0f6a76320
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, non_snake_case, unused_imports)]

@@ -48,8 +48,8 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result
     let body = emit::body(&read, &records, &out.display().to_string(), &command);
     let of: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
     let what = format!("Kernels of {}, as they are.", of.join(", "));
-    let interfaces = interface(read.iter().map(|file| (file.path.as_str(), file.interface.as_str())));
-    put(&out, &generated::head(&what, &command, &interfaces, &body))
+    let interfaces: Vec<&str> = read.iter().map(|file| file.interface.as_str()).collect();
+    put(&out, &generated::head(&what, &command, &interfaces.join(" "), &body))
 }
 
 /// The path of a file from the folder of another.
