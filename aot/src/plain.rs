@@ -57,12 +57,11 @@ pub(crate) fn check(
     let units: BTreeMap<&str, &'static PlainUnit> =
         kernels.plain.iter().map(|kernel| (kernel.unit.source.path, kernel.unit)).collect();
     for (path, unit) in units {
-        let source = unit.source;
         let found = includes::included(&package.join(path), &folders)?;
         read(&package.join(path));
         found.iter().for_each(|header| read(&header.path));
         let names: Vec<&str> = found.iter().map(|header| &*header.name).collect();
-        let known: Vec<&str> = source.headers.iter().map(|(name, _)| *name).collect();
+        let known: Vec<&str> = unit.source.headers.iter().map(|(name, _)| *name).collect();
         let lacks = |all: &[&str], some: &[&str]| {
             let names = all.iter().filter(|name| !some.contains(name)).map(|name| format!("`{name}`"));
             Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
@@ -73,7 +72,7 @@ pub(crate) fn check(
         if let Some(headers) = lacks(&names, &known) {
             return Err(PlainError::More { unit, headers });
         }
-        let texts = [(path, source.text)].into_iter().chain(source.headers.iter().copied());
+        let texts = [(path, unit.source.text)].into_iter().chain(unit.source.headers.iter().copied());
         if interface(texts).to_string() != unit.interface {
             return Err(PlainError::Declarations(unit));
         }

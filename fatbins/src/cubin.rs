@@ -62,15 +62,9 @@ pub enum CubinError {
     #[error("no entry symbol `{0}`")]
     NoEntry(String),
     /// A parameter is not where, or not as large, as it is declared.
-    #[error("parameter {index} of `{kernel}` in {file}: {declared}, and the machine code says {found}: {command}")]
+    #[error("{declared}, and the machine code says {found}: {command} declares it again")]
     Parameter {
-        /// Number of the parameter, from 1.
-        index: usize,
-        /// Name of the kernel.
-        kernel: &'static str,
-        /// The CUDA file.
-        file: &'static str,
-        /// Name, offset and size, as declared.
+        /// Kernel, file, and a parameter's number, name, offset and size, as declared.
         declared: String,
         /// Offset and size in the cubin.
         found: String,
@@ -214,14 +208,9 @@ fn compare(plain: &PlainKernel, found: &[(u32, u32)]) -> Result<(), CubinError> 
             continue;
         }
         let name = declared.map_or(String::new(), |parameter| format!("`{}` is declared as ", parameter.name));
-        return Err(CubinError::Parameter {
-            index: index + 1,
-            kernel: plain.name,
-            file: plain.unit.source.path,
-            declared: name + &text(place),
-            found: text(found.get(index).copied()),
-            command: plain.unit.command,
-        });
+        let at = format!("parameter {} of `{}` in {}", index + 1, plain.name, plain.unit.source.path);
+        let (declared, found) = (format!("{at}: {name}{}", text(place)), text(found.get(index).copied()));
+        return Err(CubinError::Parameter { declared, found, command: plain.unit.command });
     }
     Ok(())
 }
@@ -390,7 +379,7 @@ mod tests {
             said.contains("`c` is declared as 4 bytes at offset 24, and the machine code says 1 bytes at offset 24")
         );
         let said = two(&[places[0], places[1], places[2], (32, 12), places[4]]).unwrap_err();
-        assert!(said.ends_with("12 bytes at offset 28: precast-aot abi k/a.cu --out src/kernels.rs"), "{said}");
+        assert!(said.ends_with("12 bytes at offset 28: precast-aot abi k/a.cu --out src/kernels.rs declares it again"));
     }
 
     #[test]

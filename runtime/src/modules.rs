@@ -48,15 +48,13 @@ pub struct Modules {
     arch: Arch,
     kernels: &'static Kernels,
     functions: BTreeMap<KeyVariant, Function>,
-    /// Largest CTA of each kernel that is taken as it is, threads.
-    largest: BTreeMap<&'static str, u32>,
     loaded: Vec<Load>,
     /// Held from the moment that a launch sets its kernel's limit of shared memory until it is queued.
     launching: Mutex<()>,
 }
 
-/// A loaded kernel.
-struct Function(sys::CUfunction);
+/// A loaded kernel, and the largest CTA that its machine code takes, threads.
+struct Function(sys::CUfunction, u32);
 
 // SAFETY: the driver takes its handles from any thread on which their context is current.
 unsafe impl Send for Function {}
@@ -115,19 +113,16 @@ impl Modules {
         cover(bundle, arch, &modules, &needed)?;
         alone(context.ordinal())?;
         wait_for_all_work()?;
-        let (mut libraries, mut loads) = (Libraries::default(), Loads::default());
-        let (mut functions, mut largest) = (BTreeMap::new(), BTreeMap::new());
+        let (mut libraries, mut loads, mut functions) = (Libraries::default(), Loads::default(), BTreeMap::new());
         for module in modules {
             let function = loads.load(&module, |permit| libraries.load(&module, permit))?;
-            if let (Some(plain), Some(code)) = (module.pair.key.plain(), &module.entry.code) {
-                largest.insert(plain.name, code.max_threads);
-            }
-            functions.insert(module.pair, Function(function));
+            let most = module.entry.code.as_ref().map_or(0, |code| code.max_threads);
+            functions.insert(module.pair, Function(function, most));
         }
         libraries.keep();
         sole.spend();
         let launching = Mutex::new(());
-        Ok(Self { context, device, arch, kernels, functions, largest, loaded: loads.0, launching })
+        Ok(Self { context, device, arch, kernels, functions, loaded: loads.0, launching })
     }
 
     /// Returns the context, for streams and buffers.
@@ -202,7 +197,7 @@ impl Modules {
         params: &[u8],
     ) -> Result<(), DriverError> {
         let refuse = |reason: String| Err(DriverError::Launch { label: pair.to_string(), reason });
-        let Some(function) = self.functions.get(pair) else {
+        let Some(Function(function, most)) = self.functions.get(pair) else {
             return refuse(
                 "is not in the bundle; name its key where the modules are loaded, to know at start-up".into(),
             );
@@ -210,10 +205,14 @@ impl Modules {
         if stream.context().cu_ctx() != self.context.cu_ctx() {
             return refuse("its modules are in another context than the stream".into());
         }
+        let threads: u32 = geometry.block.iter().product();
+        if threads > *most {
+            return refuse(format!("a block of {threads} threads: its machine code takes at most {most}"));
+        }
         from_cudarc("cuCtxSetCurrent", self.context.bind_to_thread())?;
         let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
         let tensor_maps = pair.key.kernel().tensor_maps(pair.variant, params);
-        let mut bytes = library::ready(function.0, &geometry, params, &tensor_maps, pair)?;
+        let mut bytes = library::ready(*function, &geometry, params, &tensor_maps, pair)?;
         // A kernel of ours has one parameter, the block.
         let parameters = pair.key.plain().map_or(&[][..], |plain| plain.parameters);
         let offsets = std::iter::once(0).chain(parameters.iter().skip(1).map(|parameter| parameter.offset as usize));
@@ -223,7 +222,7 @@ impl Modules {
         // whose size verification has compared with the kernel's. The memory is the caller's.
         let queued = unsafe {
             let stream = stream.cu_stream();
-            sys::cuLaunchKernel(function.0, gx, gy, gz, bx, by, bz, shared, stream, arguments.as_mut_ptr(), null_mut())
+            sys::cuLaunchKernel(*function, gx, gy, gz, bx, by, bz, shared, stream, arguments.as_mut_ptr(), null_mut())
         };
         check_on("cuLaunchKernel", queued, pair)
     }
@@ -251,11 +250,6 @@ impl LaunchPlain for OnStream<'_> {
         parameters: &[u8],
     ) -> Result<(), DriverError> {
         let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
-        let threads: u32 = geometry.block.iter().product();
-        if let Some(most) = self.modules.largest.get(kernel.name).filter(|most| threads > **most) {
-            let reason = format!("a block of {threads} threads: its machine code takes at most {most}");
-            return Err(DriverError::Launch { label: pair.to_string(), reason });
-        }
         // SAFETY: the caller's.
         unsafe { self.modules.queue(self.stream, &pair, geometry, parameters) }
     }

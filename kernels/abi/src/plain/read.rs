@@ -37,6 +37,10 @@ pub(super) struct Record {
 /// Structs by their names.
 pub(super) type Records = BTreeMap<String, Record>;
 
+/// Of the compiler that reads declarations: C++ of the device, without headers of a host.
+const ARGUMENTS: &str = "-xc++ -std=c++17 -nostdinc -nostdinc++ --target=x86_64-unknown-linux-gnu -Wno-everything \
+    -D__CUDACC__ -D__CUDACC_RTC__ -D__CUDA_ARCH__=900";
+
 /// Reads the `extern "C"` kernels of a file, in its order, and adds the structs that they take to `records`. Headers
 /// are found beside the file that includes them and in `folders`; `scratch` is for a header of this program.
 ///
@@ -45,14 +49,9 @@ pub(super) type Records = BTreeMap<String, Record>;
 pub(super) fn entries(file: &Path, folders: &[PathBuf], scratch: &Path, records: &mut Records) -> Result<Vec<Entry>> {
     let prelude = scratch.join("prelude.h");
     std::fs::write(&prelude, include_str!("prelude.h"))?;
-    let mut arguments: Vec<String> =
-        ["-xc++", "-std=c++17", "-nostdinc", "-nostdinc++", "--target=x86_64-unknown-linux-gnu", "-Wno-everything"]
-            .into_iter()
-            .chain(["-D__CUDACC__", "-D__CUDACC_RTC__", "-D__CUDA_ARCH__=900", "-include"])
-            .map(str::to_owned)
-            .collect();
-    arguments.push(prelude.display().to_string());
-    arguments.extend(folders.iter().map(|folder| format!("-I{}", folder.display())));
+    let folders_of = folders.iter().map(|folder| format!("-I{}", folder.display()));
+    let prelude = format!("-include{}", prelude.display());
+    let arguments: Vec<String> = ARGUMENTS.split(' ').map(str::to_owned).chain([prelude]).chain(folders_of).collect();
     let clang =
         Clang::new().map_err(|why| anyhow!("no libclang: {} names its folder: {why}", crate::libclang::VARIABLE))?;
     let index = Index::new(&clang, false, false);
