@@ -99,6 +99,8 @@ mod attribute {
     pub const FRAME_SIZE: u8 = 0x11;
     pub const KPARAM_INFO: u8 = 0x17;
     pub const REGCOUNT: u8 = 0x2f;
+    /// Of a kernel with a parameter too large for the other.
+    pub const KPARAM_INFO_V2: u8 = 0x45;
 }
 
 type Elf = FileHeader64<Endianness>;
@@ -166,9 +168,13 @@ impl CubinFacts {
             let values = attributes(global).filter(|(code, _)| *code == wanted).map(|(_, value)| value);
             values.filter_map(pair).find(|(index, _)| *index == symbol).map(|(_, value)| value)
         };
-        let parameters = attributes(own).filter(|(code, _)| *code == attribute::KPARAM_INFO);
-        let mut parameters: Vec<(u32, u32)> =
-            parameters.filter_map(|(_, value)| Some((word(value, 1)? >> 16, word(value, 2)? >> 18))).collect();
+        let mut parameters: Vec<(u32, u32)> = attributes(own)
+            .filter_map(|(code, value)| match code {
+                attribute::KPARAM_INFO => Some((word(value, 1)? >> 16, word(value, 2)? >> 18)),
+                attribute::KPARAM_INFO_V2 => Some((word(value, 1)? >> 16, word(value, 2)?)),
+                _ => None,
+            })
+            .collect();
         parameters.sort_unstable();
         let max_threads = attributes(own).find(|(code, _)| *code == attribute::MAX_THREADS);
         let max_threads = max_threads.and_then(|(_, value)| word(value, 0));
@@ -380,6 +386,13 @@ mod tests {
         );
         let said = two(&[places[0], places[1], places[2], (32, 12), places[4]]).unwrap_err();
         assert!(said.ends_with("12 bytes at offset 28: precast-aot abi k/a.cu --out src/kernels.rs declares it again"));
+    }
+
+    #[test]
+    fn a_parameter_of_kilobytes_has_its_size() {
+        // `f(struct of 5000 floats, float*, int)`.
+        let large = CubinFacts::of_entry(include_bytes!("../tests/fixtures/large.sm_90a.cubin"), "f").unwrap();
+        assert_eq!(large.params_bytes, 20_012);
     }
 
     #[test]
