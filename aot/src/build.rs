@@ -109,7 +109,8 @@ pub fn build(
     let tasks = request.tasks();
     let keys: Vec<Digest> = tasks.iter().map(|task| task.cache_key(nvrtc.identity())).collect();
     // Kernels of one file are compiled at once.
-    let units: BTreeMap<&Digest, &Task> = keys.iter().zip(&tasks).rev().collect();
+    let mut seen = BTreeSet::new();
+    let units: Vec<(&Digest, &Task)> = keys.iter().zip(&tasks).filter(|(key, _)| seen.insert(*key)).collect();
     let (done, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let cubins: Vec<Result<(&Digest, Vec<u8>), CompileError>> = units
         .par_iter()
