@@ -15,7 +15,10 @@ pub enum PlainError {
     #[error(transparent)]
     Include(#[from] IncludeError),
     /// The file includes headers that were not found when it was declared.
-    #[error("{} does not have {headers}, which {} includes: `{}` writes it again", unit.file, unit.source.path, unit.command)]
+    #[error(
+        "{} does not have {headers}, which {} includes: `{}` writes it again",
+        unit.file, unit.source.path, unit.command
+    )]
     More {
         /// The file, and what was written of it.
         unit: &'static PlainUnit,
@@ -35,7 +38,10 @@ pub enum PlainError {
         headers: String,
     },
     /// Declarations were edited since.
-    #[error("{} is not of the declarations in {} as they are: `{}` writes it again", .0.file, .0.source.path, .0.command)]
+    #[error(
+        "{} is not of the declarations in {} as they are: `{}` writes it again",
+        .0.file, .0.source.path, .0.command
+    )]
     Declarations(&'static PlainUnit),
     /// The generated file is not as it was written.
     #[error(transparent)]
