@@ -15,10 +15,7 @@ pub enum PlainError {
     #[error(transparent)]
     Include(#[from] IncludeError),
     /// The file includes headers that were not found when it was declared.
-    #[error(
-        "{} does not have {headers}, which {} includes: `{}` writes it again",
-        unit.file, unit.source.path, unit.command
-    )]
+    #[error("{} does not have {headers} of {}: `{}` writes it again", unit.file, unit.source.path, unit.command)]
     More {
         /// The file, and what was written of it.
         unit: &'static PlainUnit,
@@ -38,10 +35,7 @@ pub enum PlainError {
         headers: String,
     },
     /// Declarations were edited since.
-    #[error(
-        "{} is not of the declarations in {} as they are: `{}` writes it again",
-        .0.file, .0.source.path, .0.command
-    )]
+    #[error("{} is not of {} as it declares now: `{}` writes it again", .0.file, .0.source.path, .0.command)]
     Declarations(&'static PlainUnit),
     /// The generated file is not as it was written.
     #[error(transparent)]
@@ -82,7 +76,7 @@ pub(crate) fn check(
         if interface(texts).to_string() != unit.interface {
             return Err(PlainError::Declarations(unit));
         }
-        generated::check_edited(&package.join(unit.file))?;
+        generated::check_head(None, &package.join(unit.file))?;
     }
     Ok(())
 }
@@ -145,7 +139,7 @@ mod tests {
     fn a_declaration_that_was_edited_is_refused_with_the_command() {
         for (text, header) in [(&*TEXT.replace("float*", "double*"), HEADER), (TEXT, "#define TWO 3")] {
             let said = check_of(text, &[("third/b.h", header)], "").unwrap_err();
-            let expected = "kernels.rs is not of the declarations in k/a.cu as they are: `precast-aot abi k/a.cu";
+            let expected = "kernels.rs is not of k/a.cu as it declares now: `precast-aot abi k/a.cu";
             assert!(said.starts_with(expected), "{said}");
         }
         let said = check_of(TEXT, &[("third/b.h", HEADER)], "// more").unwrap_err();
@@ -155,7 +149,7 @@ mod tests {
     #[test]
     fn headers_that_are_new_gone_or_elsewhere_are_named() {
         let said = check_of(&(TEXT.to_owned() + "\n#include \"c.h\""), &[("k/b.h", HEADER), ("k/c.h", "")], "");
-        let expected = "kernels.rs does not have `c.h`, which k/a.cu includes: `precast-aot abi";
+        let expected = "kernels.rs does not have `c.h` of k/a.cu: `precast-aot abi";
         assert!(said.as_ref().is_err_and(|said| said.starts_with(expected)), "{said:?}");
         let said = check_of(TEXT, &[("other/b.h", HEADER)], "").unwrap_err();
         assert!(said.starts_with("k/a.cu includes `b.h`, found neither beside it nor in a folder"), "{said}");

@@ -2,10 +2,10 @@
 //!
 //! A cubin spells its entry symbol only in section names and in the string tables. So its code is: the flags of the ELF
 //! header, and every section but the string tables and the compiler's notes, in order, by header and content, with
-//! `ENTRY` for the entry symbol in the names of sections and of symbols; each of several without its digest. That covers
-//! the instructions (`.text`), registers, stack, shared memory, barriers, launch bounds and parameters (`.nv.info`,
-//! `.nv.shared`, `.nv.constant0`), constants, relocations and call frames. Offsets in the file and the notes, which name
-//! compiler and options, are left out.
+//! `ENTRY` for the entry symbol in the names of sections and of symbols; each of several without its digest. That
+//! covers the instructions (`.text`), registers, stack, shared memory, barriers, launch bounds and parameters
+//! (`.nv.info`, `.nv.shared`, `.nv.constant0`), constants, relocations and call frames. Offsets in the file and the
+//! notes, which name compiler and options, are left out.
 
 use std::collections::BTreeSet;
 

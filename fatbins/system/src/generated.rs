@@ -138,15 +138,11 @@ pub fn check(folders: &[PathBuf], file: &Path) -> Result<(), Stale> {
     check_head(Some(digest(&headers(folders)?)), file)
 }
 
-/// Compares a generated file with its own head.
+/// Compares a generated file with its own head, and that with the digest of what it is to be made of, if there is one.
 ///
 /// # Errors
 /// [`Stale`] with the command that regenerates the file.
-pub fn check_edited(file: &Path) -> Result<(), Stale> {
-    check_head(None, file)
-}
-
-fn check_head(wanted: Option<Digest>, file: &Path) -> Result<(), Stale> {
+pub fn check_head(wanted: Option<Digest>, file: &Path) -> Result<(), Stale> {
     let text = read(file)?;
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let body = text.split_once(BODY).and_then(|(_, rest)| rest.split_once('\n'));
