@@ -34,6 +34,8 @@ struct Entry {
     facts: CubinFacts,
     /// Offset and size of each parameter, in order.
     parameters: Vec<(u32, u32)>,
+    /// Place of the parameters in constant memory, by which they are aligned.
+    base: u32,
     has_bounds: bool,
 }
 
@@ -96,6 +98,7 @@ const SHARED_RESERVED_BYTES: u32 = 1024;
 /// Attributes of `.nv.info` sections (names as `cuobjdump -elf` prints them).
 mod attribute {
     pub const MAX_THREADS: u8 = 0x05;
+    pub const PARAM_CBANK: u8 = 0x0a;
     pub const FRAME_SIZE: u8 = 0x11;
     pub const KPARAM_INFO: u8 = 0x17;
     pub const REGCOUNT: u8 = 0x2f;
@@ -111,7 +114,7 @@ impl CubinFacts {
     /// # Errors
     /// [`CubinError`] for anything but one kernel with one parameter and no internal-linkage symbols.
     pub fn read(cubin: &[u8]) -> Result<Self, CubinError> {
-        let Entry { facts, parameters, has_bounds } = Self::of(cubin, None)?;
+        let Entry { facts, parameters, has_bounds, .. } = Self::of(cubin, None)?;
         match parameters.len() {
             1 if has_bounds => Ok(facts),
             1 => Err(CubinError::Missing("launch bounds")),
@@ -134,9 +137,9 @@ impl CubinFacts {
     /// [`CubinError`] if the cubin is not this kernel's.
     pub fn of_pair(cubin: &[u8], pair: &KeyVariant, entry: &str) -> Result<Self, CubinError> {
         let Some(plain) = pair.key.plain() else { return Self::read(cubin) };
-        let Entry { facts, parameters, .. } = Self::of(cubin, Some(entry))?;
-        compare(plain, &parameters)?;
-        Ok(facts)
+        let Entry { facts, parameters, base, .. } = Self::of(cubin, Some(entry))?;
+        compare(plain, &parameters, base)?;
+        Ok(Self { params_bytes: plain.params_bytes() as u32, ..facts })
     }
 
     /// Reads a kernel, or the only one.
@@ -181,7 +184,7 @@ impl CubinFacts {
         let registers = of_symbol(attribute::REGCOUNT).ok_or(CubinError::Missing("register count"))?;
         let facts = Self {
             arch: arch(header.e_flags(endian).0, &note.arch)?,
-            params_bytes: parameters.last().map_or(0, |(offset, bytes)| offset + bytes),
+            params_bytes: parameters.first().map_or(0, |(_, bytes)| *bytes),
             registers,
             static_shared_bytes: shared
                 .map_or(0, |(_, section)| (section.sh_size(endian) as u32).saturating_sub(reserved)),
@@ -190,7 +193,9 @@ impl CubinFacts {
             compiler: note.compiler,
             entry,
         };
-        Ok(Entry { facts, parameters, has_bounds: max_threads.is_some() })
+        let bank = attributes(own).find(|(code, _)| *code == attribute::PARAM_CBANK);
+        let base = bank.and_then(|(_, value)| word(value, 1)).map_or(0, |word| word & 0xffff);
+        Ok(Entry { facts, parameters, base, has_bounds: max_threads.is_some() })
     }
 }
 
@@ -202,14 +207,16 @@ fn most_threads(registers: u32) -> u32 {
 }
 
 /// Compares the parameters of a kernel with those that are declared.
-fn compare(plain: &PlainKernel, found: &[(u32, u32)]) -> Result<(), CubinError> {
+fn compare(plain: &PlainKernel, found: &[(u32, u32)], base: u32) -> Result<(), CubinError> {
+    let mut end = base;
     let text = |place: Option<(u32, u32)>| match place {
         Some((offset, bytes)) => format!("{bytes} bytes at offset {offset}"),
         None => "there is none".to_owned(),
     };
     for index in 0..plain.parameters.len().max(found.len()) {
         let declared = plain.parameters.get(index);
-        let place = declared.map(|Parameter { offset, bytes, .. }| (*offset, *bytes));
+        let place = declared.map(|Parameter { bytes, align, .. }| (end.next_multiple_of(*align) - base, *bytes));
+        end = place.map_or(end, |(offset, bytes)| base + offset + bytes);
         if place == found.get(index).copied() {
             continue;
         }
@@ -347,27 +354,30 @@ mod tests {
         command: "precast-aot abi k/a.cu --out src/kernels.rs",
     };
 
-    /// Reads `two` with parameters at these offsets and of these sizes.
-    fn two(places: &[(u32, u32)]) -> Result<CubinFacts, String> {
-        let names = ["a", "b", "c", "d", "y", "z"];
-        let declared = names.into_iter().zip(places).map(|(name, (offset, bytes))| Parameter {
-            name,
-            offset: *offset,
-            bytes: *bytes,
-        });
-        let parameters = declared.collect::<Vec<_>>().leak();
-        let kernel = Box::leak(Box::new(PlainKernel { name: "two", unit: &UNIT, parameters }));
-        let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
-        CubinFacts::of_pair(PLAIN, &pair, "two__0123").map_err(|error| error.to_string())
+    /// A kernel with parameters of these sizes and alignments.
+    fn pair(name: &'static str, sizes: &[(u32, u32)]) -> KeyVariant {
+        let (mut parameters, mut end) = (Vec::new(), 0u32);
+        for (name, (bytes, align)) in ["a", "b", "c", "d", "y", "z"].into_iter().zip(sizes.iter().copied()) {
+            let offset = end.next_multiple_of(align);
+            parameters.push(Parameter { name, offset, bytes, align });
+            end = offset + bytes;
+        }
+        let kernel = PlainKernel { name, unit: &UNIT, parameters: parameters.leak() };
+        KeyVariant { key: Key::of_plain(Box::leak(Box::new(kernel))), variant: Variant::new(&[]) }
+    }
+
+    /// Reads `two` with such parameters.
+    fn two(sizes: &[(u32, u32)]) -> Result<CubinFacts, String> {
+        CubinFacts::of_pair(PLAIN, &pair("two", sizes), "two__0123").map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_cubin_of_many_kernels_says_what_each_takes() {
-        let facts = two(&[(0, 16), (16, 8), (24, 1), (28, 12), (40, 8)]).unwrap();
+        let facts = two(&[(16, 16), (8, 8), (1, 1), (12, 4), (8, 8)]).unwrap();
         assert_eq!((facts.params_bytes, facts.stack_bytes, &*facts.entry), (48, 0, "two__0123"));
         // Neither has launch bounds, and registers for as many threads as there can be.
         assert!(facts.registers <= 64 && facts.max_threads == 1024, "{facts:?}");
-        assert_eq!(CubinFacts::of_entry(PLAIN, "saxpy__0123").unwrap().params_bytes, 20);
+        assert_eq!(CubinFacts::of_entry(PLAIN, "saxpy__0123").unwrap().entry, "saxpy__0123");
         let missing = CubinFacts::of_entry(PLAIN, "three").unwrap_err();
         assert_eq!(missing, CubinError::NoEntry("three".to_owned()));
         assert_eq!(CubinFacts::read(PLAIN), Err(CubinError::Entries { found: 2 }));
@@ -375,24 +385,35 @@ mod tests {
 
     #[test]
     fn parameters_of_another_place_size_or_number_are_refused_by_name() {
-        let places = [(0, 16), (16, 8), (24, 1), (28, 12), (40, 8), (48, 4)];
+        let places = [(16, 16), (8, 8), (1, 1), (12, 4), (8, 8), (4, 4)];
         let said = two(&places[..4]).unwrap_err();
         assert!(said.starts_with("parameter 5 of `two` in k/a.cu: there is none, and the machine code says 8 bytes"));
         let said = two(&places).unwrap_err();
         assert!(said.contains("`z` is declared as 4 bytes at offset 48, and the machine code says there is none"));
-        let said = two(&[places[0], places[1], (24, 4), places[3], places[4]]).unwrap_err();
+        let said = two(&[places[0], places[1], (4, 4), places[3], places[4]]).unwrap_err();
         assert!(
             said.contains("`c` is declared as 4 bytes at offset 24, and the machine code says 1 bytes at offset 24")
         );
-        let said = two(&[places[0], places[1], places[2], (32, 12), places[4]]).unwrap_err();
+        let said = two(&[places[0], places[1], places[2], (12, 8), places[4]]).unwrap_err();
         assert!(said.ends_with("12 bytes at offset 28: precast-aot abi k/a.cu --out src/kernels.rs declares it again"));
     }
 
     #[test]
     fn a_parameter_of_kilobytes_has_its_size() {
         // `f(struct of 5000 floats, float*, int)`.
-        let large = CubinFacts::of_entry(include_bytes!("../tests/fixtures/large.sm_90a.cubin"), "f").unwrap();
-        assert_eq!(large.params_bytes, 20_012);
+        let large = include_bytes!("../tests/fixtures/large.sm_90a.cubin");
+        let facts = CubinFacts::of_pair(large, &pair("f", &[(20_000, 4), (8, 8), (4, 4)]), "f").unwrap();
+        assert_eq!(facts.params_bytes, 20_012);
+    }
+
+    #[test]
+    fn what_is_aligned_to_64_bytes_lies_where_the_gpu_has_it() {
+        // `f(int, struct of 320 bytes, struct of 320 bytes)`.
+        let aligned = include_bytes!("../tests/fixtures/aligned.sm_89.cubin");
+        let facts = CubinFacts::of_pair(aligned, &pair("f", &[(4, 4), (320, 64), (320, 64)]), "f").unwrap();
+        assert_eq!(facts.params_bytes, 704);
+        assert!(CubinFacts::of_pair(aligned, &pair("f", &[(4, 4), (320, 64), (320, 8)]), "f").is_ok());
+        assert!(CubinFacts::of_pair(aligned, &pair("f", &[(4, 4), (320, 16), (320, 64)]), "f").is_err());
     }
 
     #[test]

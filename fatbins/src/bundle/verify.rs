@@ -119,8 +119,9 @@ impl<K> Bundle<'_, K> {
         let image = self.image(offset, code);
         let facts = match pair {
             Some(pair) => CubinFacts::of_pair(image, pair, &code.entry),
-            // A kernel of its own file has no variants.
-            None if module.variant.is_empty() => CubinFacts::of_entry(image, &code.entry),
+            // A kernel of its own file has no variants. Its parameters are known to its program.
+            None if module.variant.is_empty() => CubinFacts::of_entry(image, &code.entry)
+                .map(|facts| CubinFacts { params_bytes: module.params_bytes, ..facts }),
             None => CubinFacts::read(image),
         };
         let facts = facts.map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;

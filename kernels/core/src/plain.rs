@@ -52,10 +52,12 @@ pub struct PlainKernel {
 pub struct Parameter {
     /// Name in the file.
     pub name: &'static str,
-    /// Place in the parameters, bytes.
+    /// Place in the block of parameters that a launch passes, bytes.
     pub offset: u32,
     /// Size, bytes.
     pub bytes: u32,
+    /// Alignment, bytes: a GPU may place one of more than 16 elsewhere.
+    pub align: u32,
 }
 
 impl PlainKernel {
@@ -113,6 +115,7 @@ macro_rules! plain {
                 name: stringify!($parameter),
                 offset: $offset,
                 bytes: size_of::<$type>() as u32,
+                align: align_of::<$type>() as u32,
             }),*],
         };
 
