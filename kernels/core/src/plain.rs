@@ -12,7 +12,7 @@ use crate::erased::AnyKernel;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;
-use crate::reference::{Batch, Reference};
+use crate::reference::Reference;
 use crate::source::Source;
 use crate::variant::Variant;
 
@@ -202,9 +202,6 @@ impl Reference for Undeclared {
     }
     fn host(&self, _params: &[u8], _views: &mut Views<'_>) {}
     fn samples(&self) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-    fn typical(&self, _batch: Batch) -> Vec<u8> {
         Vec::new()
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn body(files: &[File], records: &Records, out: &str, command: &str) 
         }
     }
     let all: Vec<String> =
-        files.iter().flat_map(|file| &file.entries).map(|entry| format!("&{}", shout(&entry.name))).collect();
+        files.iter().flat_map(|file| &file.entries).map(|entry| format!("&{}", entry.name.to_uppercase())).collect();
     text + &format!(
         "\n/// Every kernel, for `Kernels::new`.\npub const PLAIN: &[&PlainKernel] = &[{}];\n",
         all.join(", ")
@@ -91,17 +91,19 @@ fn kernel(file: &File, Entry { name, parameters }: &Entry) -> String {
     }
     let given = parameters.iter().map(|value| format!("{}: {} = {}", word(&value.name), value.rust_type, value.offset));
     let given: Vec<String> = given.collect();
-    text + &format!("    {} {} = {name:?},\n    {}({})\n}}\n", name_of(file), shout(name), word(name), given.join(", "))
+    text + &format!(
+        "    {} {} = {name:?},\n    {}({})\n}}\n",
+        name_of(file),
+        name.to_uppercase(),
+        word(name),
+        given.join(", ")
+    )
 }
 
 /// The static of a file.
 fn name_of(file: &File) -> String {
     let name = file.path.rsplit('/').next().unwrap_or_default();
-    shout(&name.replace(|char: char| !char.is_ascii_alphanumeric(), "_"))
-}
-
-fn shout(name: &str) -> String {
-    name.to_uppercase()
+    name.replace(|char: char| !char.is_ascii_alphanumeric(), "_").to_uppercase()
 }
 
 /// A name that is no word of Rust.

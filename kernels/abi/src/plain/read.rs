@@ -162,8 +162,9 @@ fn record(kind: Type<'_>, at: &str, records: &mut Records) -> Result<String> {
     if !declared.get_children().iter().all(is_plain) {
         return Err(refuse("it has a base or a virtual function"));
     }
-    let (bytes, align) = (kind.get_sizeof(), kind.get_alignof());
-    let (Ok(bytes), Ok(align)) = (bytes, align) else { return Err(refuse("its size is not known")) };
+    let (Ok(bytes), Ok(align)) = (kind.get_sizeof(), kind.get_alignof()) else {
+        return Err(refuse("its size is not known"));
+    };
     let mut fields = Vec::new();
     for field in kind.get_fields().unwrap_or_default() {
         let at = place(&field);
