@@ -107,7 +107,7 @@ pub fn build(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Built, BuildError> {
     let tasks = request.tasks();
-    let keys: Vec<Digest> = tasks.iter().map(|task| task.cache_key(nvrtc.identity())).collect();
+    let keys: Vec<Digest> = tasks.iter().map(|task| task.cache_key(task.compiler(nvrtc))).collect();
     // Kernels of one file are compiled at once.
     let mut seen = BTreeSet::new();
     let units: Vec<(&Digest, &Task)> = keys.iter().zip(&tasks).filter(|(key, _)| seen.insert(*key)).collect();

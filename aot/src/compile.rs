@@ -1,8 +1,9 @@
 //! Compiles one (key, variant) for one architecture to a cubin.
 
-use precast_core::{Arch, KeyVariant, Source};
+use precast_core::{Arch, KeyVariant, Source, ptx};
 use precast_fatbins::Digest;
 
+use crate::assembler::{Assembler, AssemblerError};
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
 
 /// One compilation.
@@ -42,6 +43,36 @@ pub enum CompileError {
         /// Writes the declarations of its kernels.
         command: &'static str,
     },
+    /// PTX is for a later architecture, or for another one alone.
+    #[error("{task}: {file} is PTX for {target}, which {arch} cannot take: name no such row in .archs([..])")]
+    Target {
+        /// Key, variant and architecture.
+        task: String,
+        /// The file.
+        file: &'static str,
+        /// Its target.
+        target: String,
+        /// The row's.
+        arch: &'static str,
+    },
+    /// There is PTX, and nothing that takes it.
+    #[error("{task}: {file} is PTX, and this build has no assembler: Nvrtc::with_assembler adds it")]
+    NoAssembler {
+        /// Key, variant and architecture.
+        task: String,
+        /// The file.
+        file: &'static str,
+    },
+    /// PTX is not assembled.
+    #[error("{task} is not assembled\n{file}: {error}")]
+    Ptx {
+        /// Key, variant and architecture.
+        task: String,
+        /// The file.
+        file: &'static str,
+        /// Fault of the text.
+        error: AssemblerError,
+    },
     /// The compiler failed, and not because of the source.
     #[error("{task}: {error}")]
     Nvrtc {
@@ -74,11 +105,36 @@ impl Task {
         Digest::of_parts("precast.cubin", [&self.source_digest().0[..], compiler.as_bytes()])
     }
 
+    /// Returns the identity of what compiles the task.
+    pub fn compiler<'n>(&self, nvrtc: &'n Nvrtc) -> &'n str {
+        let assembler = nvrtc.assembler.as_ref().filter(|_| self.pair.key.plain().is_some_and(|it| it.unit.is_ptx()));
+        assembler.map_or(nvrtc.identity(), Assembler::identity)
+    }
+
+    /// Assembles PTX, whose entries get the names of the task's.
+    pub(crate) fn assemble(&self, assembler: &Assembler) -> Result<Vec<u8>, CompileError> {
+        let (Source { path: file, text, .. }, target) = (self.source(), self.arch.target());
+        let own = ptx::target(text).unwrap_or("no target");
+        if !ptx::is_taken(own, self.arch) {
+            return Err(CompileError::Target { task: self.to_string(), file, target: own.to_owned(), arch: target });
+        }
+        let text = ptx::renamed(text, &self.pair.defines(self.arch));
+        assembler.assemble(file, &text, target).map_err(|error| CompileError::Ptx {
+            task: self.to_string(),
+            file,
+            error,
+        })
+    }
+
     /// Compiles the task to a cubin.
     ///
     /// # Errors
     /// [`CompileError`] with the key, the source line and NVRTC's log.
     pub fn compile(&self, nvrtc: &Nvrtc) -> Result<Vec<u8>, CompileError> {
+        if let Some(unit) = self.pair.key.plain().map(|plain| plain.unit).filter(|unit| unit.is_ptx()) {
+            let missing = || CompileError::NoAssembler { task: self.to_string(), file: unit.source.path };
+            return self.assemble(nvrtc.assembler.as_ref().ok_or_else(missing)?);
+        }
         let source = self.source();
         let mut options: Vec<String> = self.pair.options().into_iter().map(str::to_owned).collect();
         options.push(format!("--gpu-architecture={}", self.arch.target()));

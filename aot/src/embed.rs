@@ -182,7 +182,11 @@ impl Embed {
         for name in ["PRECAST_NVRTC", "CUDA_HOME"].into_iter().chain(toolchain::OFFLINE) {
             instruct(format_args!("rerun-if-env-changed={name}"));
         }
-        let nvrtc = toolchain::provide(home, |what| instruct(format_args!("warning={what}"))).map_err(boxed)?;
+        let announce = |what: &str| instruct(format_args!("warning={what}"));
+        let mut nvrtc = toolchain::provide(home, announce).map_err(boxed)?;
+        if self.request.kernels.plain.iter().any(|kernel| kernel.unit.is_ptx()) {
+            nvrtc = nvrtc.with_assembler(toolchain::assembler(home, announce).map_err(boxed)?);
+        }
         instruct(format_args!("rerun-if-changed={}", nvrtc.path().display()));
         if toolchain::is_named(home) {
             let (compiler, path) = (nvrtc.compiler(), nvrtc.path().display());

@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 pub mod abi;
+mod assembler;
 pub mod budget;
 pub mod build;
 pub mod cache;
@@ -19,6 +20,7 @@ pub mod prebuilt;
 pub mod publish;
 pub mod toolchain;
 
+pub use assembler::{Assembler, AssemblerError};
 pub use build::{BuildError, Built, Keys, Request, build};
 pub use embed::{Embed, EmbedError, embed, features, instruct, variable};
 pub use frames::{Framed, frames};

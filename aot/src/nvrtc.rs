@@ -9,6 +9,8 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use precast_fatbins::{CubinError, CubinFacts, Digest};
 use precast_system::{cause, input};
 
+use crate::assembler::Assembler;
+
 type Program = *mut std::ffi::c_void;
 
 type CreateProgram = unsafe extern "C" fn(
@@ -40,6 +42,8 @@ pub struct Nvrtc {
     identity: String,
     /// The library.
     path: PathBuf,
+    /// What takes PTX, in a build that has some.
+    pub(crate) assembler: Option<Assembler>,
 }
 
 /// NVRTC cannot be used.
@@ -159,6 +163,7 @@ impl Nvrtc {
             compiler: String::new(),
             identity: String::new(),
             path: path.to_owned(),
+            assembler: None,
         };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are to integers that outlive the call.
@@ -184,6 +189,12 @@ impl Nvrtc {
     /// Returns the compiler's full version and the digest of its files: a cubin depends on both.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// Adds the assembler that takes PTX.
+    #[must_use]
+    pub fn with_assembler(self, assembler: Assembler) -> Self {
+        Self { assembler: Some(assembler), ..self }
     }
 
     /// Returns the path of the library.

@@ -165,7 +165,7 @@ impl CubinFacts {
         let global = section(".nv.info")?.ok_or(CubinError::Missing(".nv.info section"))?;
         let own = section(&format!(".nv.info.{entry}"))?.ok_or(CubinError::Missing(".nv.info of its entry"))?;
         let note = section(".note.nv.tkinfo")?.ok_or(CubinError::Missing(".note.nv.tkinfo section"))?;
-        let note = ToolNote::read(note).ok_or(CubinError::Missing("readable .note.nv.tkinfo"))?;
+        let note = ToolNote::find(note).ok_or(CubinError::Missing("readable .note.nv.tkinfo"))?;
 
         let of_symbol = |wanted: u8| {
             let values = attributes(global).filter(|(code, _)| *code == wanted).map(|(_, value)| value);
@@ -306,6 +306,18 @@ struct ToolNote {
 }
 
 impl ToolNote {
+    /// Finds the note of the tool that was told an architecture: a linker's may stand before the assembler's.
+    fn find(mut notes: &[u8]) -> Option<Self> {
+        loop {
+            if let Some(note) = Self::read(notes) {
+                return Some(note);
+            }
+            let [name, description] = [word(notes, 0)?, word(notes, 1)?].map(|bytes| bytes as usize);
+            let end = [name.checked_next_multiple_of(4)?, description.checked_next_multiple_of(4)?];
+            notes = notes.get(12usize.checked_add(end[0])?.checked_add(end[1])?..)?;
+        }
+    }
+
     /// Parses an ELF note whose description is: version, three words, then offsets of the tool's name, its release,
     /// branch and arguments in the strings that follow.
     fn read(note: &[u8]) -> Option<Self> {
@@ -396,6 +408,12 @@ mod tests {
         );
         let said = two(&[places[0], places[1], places[2], (12, 8), places[4]]).unwrap_err();
         assert!(said.ends_with("12 bytes at offset 28: precast-aot abi k/a.cu --out src/kernels.rs declares it again"));
+    }
+
+    #[test]
+    fn the_assembler_says_the_architecture_where_a_linker_does_not() {
+        let facts = CubinFacts::of_entry(include_bytes!("../tests/fixtures/ptx.sm_89.cubin"), "two").unwrap();
+        assert_eq!((&*facts.arch, &*facts.compiler), ("sm_89", "V13.0.88"));
     }
 
     #[test]

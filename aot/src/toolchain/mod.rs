@@ -8,4 +8,4 @@ pub mod wheels;
 
 pub use beside::BesideError;
 pub use locate::{LocateError, is_named, nvrtc};
-pub use provide::{OFFLINE, ProvideError, provide};
+pub use provide::{OFFLINE, ProvideError, assembler, provide};

@@ -68,6 +68,26 @@ pub const LIBRARIES: [(&str, [&str; 2]); 2] = [
     ),
 ];
 
+/// The assembler of that release, for PTX.
+pub const NVJITLINK: Pin = Pin {
+    package: "nvidia-nvjitlink",
+    version: "13.0.88",
+    wheels: &[
+        Wheel {
+            machine: "x86_64",
+            sha256: "13a74f429e23b921c1109976abefacc69835f2f433ebd323d3946e11d804e47b",
+            bytes: 40_713_933,
+        },
+        Wheel {
+            machine: "aarch64",
+            sha256: "e931536ccc7d467a98ba1d8b89ff7fa7f1fa3b13f2b0069118cd7f47bff07d0c",
+            bytes: 38_768_748,
+        },
+    ],
+    files: &["nvidia/cu13/lib/libnvJitLink.so.13", "nvidia_nvjitlink-13.0.88.dist-info/licenses/License.txt"],
+    purpose: "assembles PTX",
+};
+
 /// Lists and extracts cubins, for tests and people.
 pub const CUOBJDUMP: Pin = Pin {
     package: "nvidia-cuda-cuobjdump",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::locate::{self, LocateError};
 use super::pins;
 use super::wheels::{self, WheelError};
+use crate::assembler::{Assembler, AssemblerError};
 use crate::nvrtc::Nvrtc;
 
 /// Remedies for a build that may not or cannot download its compiler.
@@ -21,6 +22,9 @@ pub enum ProvideError {
     /// The named compiler is missing or does not work.
     #[error(transparent)]
     Locate(#[from] LocateError),
+    /// The assembler does not work.
+    #[error(transparent)]
+    Assembler(#[from] AssemblerError),
     /// Downloading is forbidden.
     #[error("the pinned compiler is not at {} and is not downloaded: {because}\n{REMEDIES}", path.display())]
     Offline {
@@ -47,12 +51,29 @@ pub fn provide(home: &Path, announce: impl FnOnce(&str)) -> Result<Nvrtc, Provid
         Err(looked) if looked.len() == 1 => return Err(LocateError::NotFound { looked }.into()),
         Err(_) => {}
     }
-    let cargo = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
-    if let Some(because) = offline(|name| std::env::var_os(name), &cargo) {
-        return Err(ProvideError::Offline { path: locate::pinned(home), because });
-    }
+    allowed(locate::pinned(home))?;
     wheels::install(&pins::NVRTC, home, announce)?;
     Ok(Nvrtc::load(&locate::pinned(home)).map_err(LocateError::from)?)
+}
+
+/// Loads the assembler of a build that has PTX: the pinned one. `announce` receives a notice before a download starts.
+///
+/// # Errors
+/// [`ProvideError`] with the remedies.
+pub fn assembler(home: &Path, announce: impl FnOnce(&str)) -> Result<Assembler, ProvideError> {
+    let path = pins::NVJITLINK.installed(home, pins::NVJITLINK.files[0]);
+    if !path.is_file() {
+        allowed(path.clone())?;
+        wheels::install(&pins::NVJITLINK, home, announce)?;
+    }
+    Ok(Assembler::load(&path)?)
+}
+
+/// Refuses a download of what would be installed at a path, where the build must not use the network.
+fn allowed(path: PathBuf) -> Result<(), ProvideError> {
+    let cargo = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
+    let because = offline(|name| std::env::var_os(name), &cargo);
+    because.map_or(Ok(()), |because| Err(ProvideError::Offline { path, because }))
 }
 
 /// Returns the reason that forbids a build the network. `cargo` is the NUL-separated command line of the process that

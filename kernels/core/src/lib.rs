@@ -28,6 +28,7 @@ pub mod operand;
 mod parameters;
 pub mod plain;
 pub mod plan;
+pub mod ptx;
 pub mod reference;
 pub mod registry;
 mod sequences;

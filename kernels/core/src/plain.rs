@@ -12,6 +12,7 @@ use crate::erased::AnyKernel;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;
+use crate::ptx;
 use crate::reference::Reference;
 use crate::source::Source;
 use crate::variant::Variant;
@@ -58,6 +59,13 @@ pub struct Parameter {
     pub bytes: u32,
     /// Alignment, bytes: a GPU may place one of more than 16 elsewhere.
     pub align: u32,
+}
+
+impl PlainUnit {
+    /// True for PTX, which is assembled; else the file is compiled.
+    pub fn is_ptx(&self) -> bool {
+        self.source.path.ends_with(".ptx")
+    }
 }
 
 impl PlainKernel {
@@ -143,7 +151,11 @@ macro_rules! plain {
 /// Digests what a declaration in Rust is made of: names and texts, without what stands in functions. Kernels can be
 /// edited, and the file of their declarations stays.
 pub fn interface<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Digest {
-    let parts: Vec<(&str, String)> = texts.into_iter().map(|(name, text)| (name, without_bodies(text))).collect();
+    let declared = |name: &str, text: &str| match name.ends_with(".ptx") {
+        true => format!("{:?}", ptx::entries(text)),
+        false => without_bodies(text),
+    };
+    let parts: Vec<(&str, String)> = texts.into_iter().map(|(name, text)| (name, declared(name, text))).collect();
     let version = [("precast-core", crate::VERSION)];
     let parts = version.into_iter().chain(parts.iter().map(|(name, text)| (*name, text.as_str())));
     Digest::of_parts("precast.interface", parts.flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]))

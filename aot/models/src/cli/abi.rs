@@ -14,8 +14,8 @@ use super::io::refuse_inputs;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Folder of the headers, or of folders that have some; or CUDA files, whose kernels are taken as they are
-    #[arg(value_name = "DIR|FILE.cu", required = true)]
+    /// Folder of the headers, or of folders that have some; or files of CUDA or PTX, whose kernels are taken as they are
+    #[arg(value_name = "DIR|FILE.cu|FILE.ptx", required = true)]
     sources: Vec<PathBuf>,
     /// Folder of headers that the CUDA files include
     #[arg(long, value_name = "DIR")]
@@ -27,10 +27,10 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { sources, include, out } = arguments;
-    let is_cuda = |path: &PathBuf| path.extension().is_some_and(|end| end == "cu");
+    let is_cuda = |path: &PathBuf| path.extension().is_some_and(|end| end == "cu" || end == "ptx");
     let are_cuda = sources.iter().all(is_cuda);
     if !are_cuda && (sources.len() > 1 || !include.is_empty()) {
-        let why = "it takes one folder of headers, or files *.cu with --include DIR for theirs";
+        let why = "it takes one folder of headers, or files *.cu and *.ptx with --include DIR for theirs";
         return Err(Failure::Headers(why.to_owned()));
     }
     let folders = generated::folders(&sources[0]).unwrap_or_default();

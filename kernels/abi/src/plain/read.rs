@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail, ensure};
 use clang::diagnostic::Severity;
 use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Type, TypeKind};
+use precast_core::ptx::{self, PtxEntry, PtxParameter};
 
 /// An entry of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,6 +89,29 @@ pub(super) fn entries(file: &Path, folders: &[PathBuf], scratch: &Path, records:
         file.display()
     );
     kernels.into_iter().map(|kernel| entry(&kernel, records)).collect()
+}
+
+/// Reads the entries of a PTX file, which say how large parameters are, and not what they point to.
+///
+/// # Errors
+/// An entry that is not read, with file and line; none.
+pub(super) fn ptx_entries(file: &Path, text: &str) -> Result<Vec<Entry>> {
+    let entries = ptx::entries(text).map_err(|line| anyhow!("{}:{line}: no entry that is read", file.display()))?;
+    ensure!(!entries.is_empty(), "{}: no kernel: `.visible .entry name(..) {{ .. }}` is one", file.display());
+    Ok(entries.into_iter().map(ptx_entry).collect())
+}
+
+fn ptx_entry(PtxEntry { name, parameters }: PtxEntry) -> Entry {
+    let mut end = 0usize;
+    let value = |PtxParameter { name, kind, count, align, bytes }: PtxParameter| {
+        let element = kind.replace('b', "u").replace('s', "i");
+        let array = count.map(|count| format!("[{element}; {count}]"));
+        let offset = end.next_multiple_of(align as usize);
+        end = offset + bytes as usize;
+        let c_type = format!(".{kind}{}", count.map_or(String::new(), |count| format!("[{count}]")));
+        Value { name, c_type, rust_type: array.unwrap_or(element), offset, bytes: bytes as usize }
+    };
+    Entry { name, parameters: parameters.into_iter().map(value).collect() }
 }
 
 /// File and line of a declaration.

@@ -32,8 +32,11 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result
 
     let (scratch, mut records, mut read) = (tempfile::tempdir()?, read::Records::new(), Vec::new());
     for file in &files {
-        let entries = read::entries(file, &folders, scratch.path(), &mut records)?;
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let entries = match file.extension().is_some_and(|end| end == "ptx") {
+            true => read::ptx_entries(file, &text)?,
+            false => read::entries(file, &folders, scratch.path(), &mut records)?,
+        };
         let headers = included(file, &folders)?;
         let path = file.display().to_string();
         let texts = headers.iter().map(|header| (header.name.as_str(), header.text.as_str()));
@@ -118,6 +121,21 @@ mod tests {
         ] {
             assert!(written.contains(part), "{part}\n{written}");
         }
+    }
+
+    #[test]
+    fn ptx_says_how_large_its_parameters_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, out] = ["a.ptx", "kernels.rs"].map(|name| dir.path().join(name));
+        let text = ".target sm_80\n.visible .entry f(\n.param .b32 f_param_0,\n.param .align 16 .b8 f_param_1[32],\n\
+                    .param .u64 .ptr .global .align 4 f_param_2\n)\n{ }\n";
+        fs::write(&file, text).unwrap();
+        write_plain(std::slice::from_ref(&file), &[], &out).unwrap();
+        let written = fs::read_to_string(&out).unwrap();
+        assert!(written.contains("f(f_param_0: u32 = 0, f_param_1: [u8; 32] = 16, f_param_2: u64 = 48)"), "{written}");
+        fs::write(&file, "\n.visible .entry f(.param .u64)").unwrap();
+        let said = write_plain(&[file], &[], &out).unwrap_err().to_string();
+        assert!(said.ends_with("a.ptx:2: no entry that is read"), "{said}");
     }
 
     #[test]
