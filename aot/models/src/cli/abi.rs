@@ -14,7 +14,7 @@ use super::io::refuse_inputs;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Folder of the headers, or of folders that have some; or files of CUDA or PTX, whose kernels are taken as they are
+    /// Folder of the headers, or of folders that have some; or files of CUDA or PTX, whose kernels stay as they are
     #[arg(value_name = "DIR|FILE.cu|FILE.ptx", required = true)]
     sources: Vec<PathBuf>,
     /// Folder of headers that the CUDA files include
