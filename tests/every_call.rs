@@ -154,7 +154,12 @@ fn table(run: &Run<'_>) -> String {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), found.len(), wrong.join("\n"));
     let mut codes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (call, _, (code, _)) in &found {
-        codes.entry(call.as_str()).or_default().insert(code.as_str());
+        // How often a GPU is read depends on the time that a run takes.
+        if call.starts_with("nvml") {
+            assert_eq!(code, "0", "{call}");
+        } else {
+            codes.entry(call.as_str()).or_default().insert(code.as_str());
+        }
     }
     codes
         .into_iter()

@@ -12,8 +12,9 @@ use crate::arch::Arch;
 use crate::digest::Digest;
 use crate::erased::{AnyKernel, Erased, Registered};
 use crate::fields::{self, Field};
-use crate::plain::{PLAIN_OPTIONS, PlainKernel, Undeclared};
+use crate::plain::{PLAIN_OPTIONS, PlainKernel};
 use crate::source::{OPTIONS, Source};
+use crate::undeclared::Undeclared;
 use crate::variant::Variant;
 
 /// A key of any operation. Compares, orders and hashes by its canonical text.

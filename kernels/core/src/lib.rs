@@ -36,6 +36,7 @@ pub mod shell;
 pub mod source;
 pub mod tensor_map;
 pub mod tuned;
+mod undeclared;
 pub mod variant;
 
 /// Prints a type by what it says where its debug form is asked for: a program or a test whose `main` returns it ends

@@ -5,17 +5,10 @@
 //! and has no host reference, so it is in a list of [`Kernels`](crate::Kernels) that is no
 //! [`Registry`](crate::Registry): the simulated GPU, the self-test and the checker take registries alone.
 
-use crate::arch::Arch;
-use crate::build::{Build, Geometry};
+use crate::build::Geometry;
 use crate::digest::Digest;
-use crate::erased::AnyKernel;
-use crate::host::Views;
-use crate::kernel::Kernel;
-use crate::operand::Operand;
 use crate::ptx;
-use crate::reference::Reference;
 use crate::source::Source;
-use crate::variant::Variant;
 
 /// Options of files that are taken as they are, besides [`OPTIONS`](crate::OPTIONS): their warnings are their authors'.
 /// What spills is found in the machine code.
@@ -176,51 +169,9 @@ fn without_bodies(text: &str) -> String {
     kept
 }
 
-/// A plain kernel among those that are declared: of no operands, and launched with the caller's geometry.
-pub(crate) struct Undeclared(pub &'static PlainKernel);
-
-impl AnyKernel for Undeclared {
-    fn plain(&self) -> Option<&'static PlainKernel> {
-        Some(self.0)
-    }
-}
-
-impl Kernel for Undeclared {
-    type Params = [u8];
-
-    fn operands(&self, _params: &[u8]) -> Vec<Operand> {
-        Vec::new()
-    }
-}
-
-impl Build for Undeclared {
-    type Variant = Variant;
-
-    fn variants(&self, arch: Arch) -> Vec<Variant> {
-        if arch == Arch::Sim { Vec::new() } else { vec![Variant::new(&[])] }
-    }
-    fn source(&self, _variant: Variant) -> Source {
-        self.0.unit.source
-    }
-    fn geometry(&self, _variant: Variant, _params: &[u8]) -> Geometry {
-        Geometry::linear(0, 0)
-    }
-}
-
-/// Of no launch: what asks for one is given a [`Registry`](crate::Registry), which has no such kernel.
-impl Reference for Undeclared {
-    fn examples() -> Vec<Self> {
-        Vec::new()
-    }
-    fn host(&self, _params: &[u8], _views: &mut Views<'_>) {}
-    fn samples(&self) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::{Kernels, Key, source};
+    use crate::{Arch, Kernels, Key, source};
 
     use super::*;
 
