@@ -10,8 +10,7 @@ use crate::driver::DriverError;
 pub(super) struct Context {
     pub device: sys::CUdevice,
     pub stream: sys::CUstream,
-    /// Other processes may have its memory open: it is left to the end of this one.
-    pub is_shared: bool,
+    is_held: bool,
 }
 
 impl Context {
@@ -23,7 +22,7 @@ impl Context {
         let mut context = null_mut();
         // SAFETY: writes one handle.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) })?;
-        let mut own = Self { device, stream: null_mut(), is_shared: false };
+        let mut own = Self { device, stream: null_mut(), is_held: true };
         // SAFETY: the context stays current on this thread for as long as this value lives; the call writes a handle.
         unsafe {
             check("cuCtxSetCurrent", sys::cuCtxSetCurrent(context))?;
@@ -32,18 +31,28 @@ impl Context {
         }
         Ok(own)
     }
+
+    /// Leaves the context to the end of the process: others may have its memory open.
+    pub fn keep(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Destroys the stream, and releases the context unless it is kept.
+    pub fn release(&mut self) {
+        // SAFETY: the handles were made by this value and are not used again; the stream is idle.
+        unsafe {
+            if !self.stream.is_null() {
+                let _ = sys::cuStreamDestroy_v2(std::mem::replace(&mut self.stream, null_mut()));
+            }
+            if std::mem::take(&mut self.is_held) {
+                let _ = sys::cuDevicePrimaryCtxRelease_v2(self.device);
+            }
+        }
+    }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the handles were made by this value; the stream is idle.
-        unsafe {
-            if !self.stream.is_null() {
-                let _ = sys::cuStreamDestroy_v2(self.stream);
-            }
-            if !self.is_shared {
-                let _ = sys::cuDevicePrimaryCtxRelease_v2(self.device);
-            }
-        }
+        self.release();
     }
 }

@@ -50,8 +50,8 @@ pub struct Cuda {
     /// Kind of memory that the environment requests.
     kind: Option<memory::Kind>,
     loads: u64,
-    /// Dropped last, as is the next, when nothing else of this value is left.
     context: Context,
+    /// Dropped last, when nothing else of this value is left.
     _sole: Sole,
 }
 
@@ -366,17 +366,21 @@ impl Drop for Cuda {
             self.beside = None;
             self.graphs.clear();
             self.gemms = None;
-            self.context.is_shared = self.ranks.as_ref().is_some_and(Ranks::shares_memory);
+            let is_shared = self.ranks.as_ref().is_some_and(Ranks::shares_memory);
             self.ranks = None;
             self.waits = Waits::default();
             self.stage = None;
             self.pinned = None;
             // Other ranks may still have this memory open: it is left to the end of the process, and the context with
             // it. CUDA leaves freeing it before they close it undefined.
-            for (address, _) in self.memory.drain(..).filter(|_| !self.context.is_shared) {
+            for (address, _) in self.memory.drain(..).filter(|_| !is_shared) {
                 let _ = sys::cuMemFree_v2(address);
             }
             self.libraries = Libraries::default();
+            if is_shared {
+                self.context.keep();
+            }
+            self.context.release();
         }
     }
 }
