@@ -42,7 +42,7 @@ pub struct Nvrtc {
     identity: String,
     /// The library.
     path: PathBuf,
-    /// What takes PTX, in a build that has some.
+    /// Assembles PTX, in a build that has some.
     pub(crate) assembler: Option<Assembler>,
 }
 

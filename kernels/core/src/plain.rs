@@ -11,7 +11,7 @@ use crate::ptx;
 use crate::source::Source;
 
 /// Options of files that are taken as they are, besides [`OPTIONS`](crate::OPTIONS): their warnings are their authors'.
-/// What spills is found in the machine code.
+/// The build finds spills in the machine code.
 pub const PLAIN_OPTIONS: &[&str] = &["--disable-warnings"];
 
 /// A CUDA file and its entries. All are compiled at once; in machine code the name of each ends in the digest of the
@@ -81,7 +81,7 @@ impl PlainKernel {
     }
 }
 
-/// What launches plain kernels: a stream, and the modules that are loaded.
+/// Launches plain kernels, on a stream and of the modules that are loaded.
 pub trait LaunchPlain {
     /// A launch that is not queued.
     type Error;
@@ -185,7 +185,7 @@ mod tests {
         command: "precast-aot abi k/a.cu --out src/kernels.rs",
     };
     plain! {
-        /// Of the test.
+        /// Multiplies n floats.
         UNIT SCALE = "scale",
         scale(x: u64 = 0, n: i32 = 8)
     }

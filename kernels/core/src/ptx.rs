@@ -1,4 +1,4 @@
-//! What PTX says of itself: the architecture that it is for, and its entries with their parameters.
+//! Reads from PTX the architecture that it is for, and its entries with their parameters.
 
 use crate::arch::Arch;
 
@@ -54,19 +54,20 @@ pub fn renamed(text: &str, names: &[(String, String)]) -> String {
     out
 }
 
-/// Returns the entries of a file; the line of one that is not read as an error.
+/// Returns the entries of a file.
 ///
 /// # Errors
-/// The number of the line, from 1.
+/// The line, from 1, of an entry that is not read.
 pub fn entries(text: &str) -> Result<Vec<PtxEntry>, usize> {
     let mut entries = Vec::new();
-    for (at, _) in text.match_indices(".entry ") {
+    let is_word = |at: usize| text[at..].starts_with(|char: char| char.is_whitespace());
+    for (at, directive) in text.match_indices(".entry").filter(|(at, found)| is_word(at + found.len())) {
         let begins_line = text[..at].rsplit('\n').next().unwrap_or_default();
         if begins_line.trim_start().starts_with("//") {
             continue;
         }
         let line = text[..at].matches('\n').count() + 1;
-        entries.push(entry(&text[at + ".entry ".len()..]).ok_or(line)?);
+        entries.push(entry(&text[at + directive.len()..]).ok_or(line)?);
     }
     Ok(entries)
 }
@@ -92,7 +93,14 @@ fn parameter(text: &str) -> Option<PtxParameter> {
     // Behind `.ptr` stands the alignment of what it points to.
     let own = words.split(|word| *word == ".ptr").next()?;
     let kind = own.iter().filter_map(|word| word.strip_prefix('.')).find(|word| !["param", "align"].contains(word))?;
-    let size = kind.trim_start_matches(|char: char| char.is_ascii_alphabetic()).parse::<u32>().ok()? / 8;
+    let size = match kind {
+        "b8" | "u8" | "s8" => 1,
+        "b16" | "u16" | "s16" => 2,
+        "b32" | "u32" | "s32" | "f32" => 4,
+        "b64" | "u64" | "s64" | "f64" => 8,
+        // Rust has no type of the others.
+        _ => return None,
+    };
     let align = own.iter().position(|word| *word == ".align").and_then(|at| own.get(at + 1)?.parse().ok());
     let align = align.unwrap_or(size);
     let bytes = size * count.unwrap_or(1);
@@ -130,7 +138,9 @@ mod tests {
         };
         let saxpy = vec![("u64".into(), None, 8, 8), ("f32".into(), None, 4, 4), ("b8".into(), Some(16), 16, 16)];
         assert_eq!(entries.iter().map(shown).collect::<Vec<_>>(), [("saxpy".into(), saxpy), ("none".into(), vec![])]);
-        assert_eq!(super::entries("\n.entry f(.param .what x) {"), Err(2));
+        for kind in ["what", "f16", "pred", "b128"] {
+            assert_eq!(super::entries(&format!("\n.entry\tf(.param .{kind} x) {{")), Err(2), "{kind}");
+        }
     }
 
     #[test]

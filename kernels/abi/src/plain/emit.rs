@@ -1,5 +1,6 @@
 //! Rust of the entries: structs, files, and a declaration of each kernel.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::read::{Entry, Record, Records, Value};
@@ -45,6 +46,13 @@ pub(super) fn body(files: &[File], records: &Records, out: &str, command: &str) 
         "\n/// Every kernel, for `Kernels::new`.\npub const PLAIN: &[&PlainKernel] = &[{}];\n",
         all.join(", ")
     )
+}
+
+/// Returns a name that two statics would have.
+pub(super) fn twice(files: &[File]) -> Option<String> {
+    let entries = files.iter().flat_map(|file| &file.entries).map(|entry| entry.name.to_uppercase());
+    let mut seen = BTreeSet::from(["PLAIN".to_owned()]);
+    files.iter().map(name_of).chain(entries).find(|name| !seen.insert(name.clone()))
 }
 
 /// A struct whose bytes all belong to a field.

@@ -38,7 +38,7 @@ pub(super) struct Record {
 /// Structs by their names.
 pub(super) type Records = BTreeMap<String, Record>;
 
-/// Of the compiler that reads declarations: C++ of the device, without headers of a host.
+/// Options under which libclang reads declarations: C++ of the device, without headers of a host.
 const ARGUMENTS: &str = "-xc++ -std=c++17 -nostdinc -nostdinc++ --target=x86_64-unknown-linux-gnu -Wno-everything \
     -D__CUDACC__ -D__CUDACC_RTC__ -D__CUDA_ARCH__=900";
 

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use precast_core::plain::interface;
 use precast_core::shell::quoted;
 use precast_system::generated;
@@ -47,6 +47,9 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result
             headers: headers.iter().map(|header| (header.name.clone(), relative(&header.path, &out))).collect(),
             entries,
         });
+    }
+    if let Some(name) = emit::twice(&read) {
+        bail!("two files or kernels would be `{name}` in {}: rename one, or write two files", out.display());
     }
     let body = emit::body(&read, &records, &out.display().to_string(), &command);
     let of: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
@@ -136,6 +139,27 @@ mod tests {
         fs::write(&file, "\n.visible .entry f(.param .u64)").unwrap();
         let said = write_plain(&[file], &[], &out).unwrap_err().to_string();
         assert!(said.ends_with("a.ptx:2: no entry that is read"), "{said}");
+    }
+
+    #[test]
+    fn two_that_would_have_one_name_in_rust_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("kernels.rs");
+        let written = |[one, other]: [(&str, &str); 2]| {
+            let put = |(path, entry): (&str, &str)| {
+                let path = dir.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, format!(".target sm_80\n.visible .entry {entry}()\n{{ }}\n")).unwrap();
+                path
+            };
+            write_plain(&[put(one), put(other)], &[], &out).map_err(|error| error.to_string())
+        };
+        for (pair, name) in [([("a/k.ptx", "f"), ("b/k.ptx", "g")], "K_PTX"), ([("a.ptx", "f"), ("b.ptx", "F")], "F")] {
+            let said = written(pair).unwrap_err();
+            assert!(said.starts_with(&format!("two files or kernels would be `{name}` in ")), "{said}");
+            assert!(!out.exists());
+        }
+        assert_eq!(written([("a.ptx", "f"), ("b.ptx", "g")]), Ok(true));
     }
 
     #[test]
