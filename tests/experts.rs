@@ -61,7 +61,7 @@ fn every_token_that_is_written_has_the_logits_of_the_forward_pass() {
     }
 }
 
-/// Compares the KL from the teacher in bf16 to the one in int8 with that of a float64 model, which rounds where kernels
+/// Compares the divergence of int8 from bf16, of one teacher, with that of a float64 model, which rounds where kernels
 /// round (`rounded.py teacher`). Without rotations the model has 60 % of it, without roundings a fifth.
 #[test]
 fn experts_compute_in_int8() {
