@@ -1,5 +1,5 @@
 //! Kernels of a bundle beside cudarc: on its streams and buffers, under a stand-in for `libcuda` whose kernels are
-//! their host references. A process loads once, so each test is one.
+//! their host references. A process loads before it launches, so each test is one.
 
 use std::sync::{Arc, LazyLock};
 use std::thread;
@@ -148,13 +148,13 @@ fn runs_child() {
 
 /// Also on a GPU, whose driver says itself what a capture forbids.
 #[test]
-fn a_process_loads_once_and_beside_nothing() {
+fn a_process_loads_before_its_first_launch_and_beside_nothing() {
     skip_if!(is_sim() && lacks_compiler());
     process("loads_child").env("PRECAST_FAKE_GPUS", "2").prints("1 passed");
 }
 
 #[test]
-#[ignore = "a process of a_process_loads_once_and_beside_nothing"]
+#[ignore = "a process of a_process_loads_before_its_first_launch_and_beside_nothing"]
 fn loads_child() {
     let bundle = bundle();
     let open_cuda = || Cuda::open(0, Launches::Own, &bundle.archs(), &KERNELS);
@@ -190,10 +190,21 @@ fn loads_child() {
     // What was refused loaded nothing, and hinders nothing.
     let modules = Modules::open(0, &bundle, &keys()).unwrap();
     assert_eq!(modules.context().cu_ctx(), context.cu_ctx());
-    assert_eq!(refused(Modules::open(0, &bundle, &keys())), DriverError::Loaded);
-    drop(modules);
-    assert_eq!(refused(Modules::open(0, &bundle, &keys())), DriverError::Loaded);
     assert_eq!(open_cuda().err(), Some(DriverError::Loaded));
+    // A library's bundle and its user's: each has its modules, and only they do.
+    let others = Modules::load(Arc::clone(&context), &bundle, &keys()).unwrap();
+    assert_eq!(others.loaded().len(), modules.loaded().len());
+    let stream = context.new_stream().unwrap();
+    let mut y = stream.alloc_zeros(8).unwrap();
+    for (modules, value) in [(&modules, 1.5), (&others, 2.5), (&modules, 3.5)] {
+        fill(modules, &stream, &mut y, value).unwrap();
+        assert_eq!(stream.clone_dtoh(&y).unwrap(), [value; 8]);
+    }
+    // Behind a launch nothing is loaded, also where all modules have been dropped.
+    assert_eq!(refused(Modules::open(0, &bundle, &keys())), DriverError::Launched);
+    drop((modules, others));
+    assert_eq!(refused(Modules::open(0, &bundle, &keys())), DriverError::Launched);
+    assert_eq!(open_cuda().err(), Some(DriverError::Launched));
 }
 
 #[test]

@@ -21,11 +21,13 @@ use crate::loads::{Load, Loads};
 /// Every module of a bundle for one GPU, loaded into a context of cudarc: launches on any of its streams, and cannot
 /// load.
 ///
-/// A process loads once. What was loaded stays until the process ends, also when this value is dropped, since launches
-/// and captured graphs may outlive it; so a second load, or a [`Cuda`](crate::cuda::Cuda) opened later, is
-/// [`DriverError::Loaded`]. [`Modules::load`] waits for all work of the context; the program must not launch from other
-/// threads meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into
-/// each context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
+/// A process loads every bundle, its libraries' and its own, before it launches a kernel of one; kernels of two bundles
+/// do not meet, whatever their names. What was loaded stays until the process ends, also when this value is dropped,
+/// since launches and captured graphs may outlive it; so a load behind the first launch is [`DriverError::Launched`],
+/// and a [`Cuda`](crate::cuda::Cuda) opened later [`DriverError::Loaded`]. A launch waits for a load under way.
+/// [`Modules::load`] waits for all work of the context; the program must not launch other kernels from other threads
+/// meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into each
+/// context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
 ///
 /// A program that links this crate has `CUDA_MODULE_LOADING` and `CUDA_MODULE_DATA_LOADING` set to `EAGER`, and
 /// `NCCL_NVLS_ENABLE` to 0, before `main`.
@@ -73,10 +75,11 @@ impl Modules {
     ///
     /// # Errors
     /// [`LoadError`] before the first load: a bundle that is invalid, has no code for the GPU, or lacks one of `keys`
-    /// (all of them are named); no driver or no such GPU; [`DriverError::InUse`], [`DriverError::Loaded`],
-    /// [`DriverError::Capturing`], [`DriverError::OtherContext`]. Later ones are the driver's.
+    /// (all of them are named); no driver or no such GPU; [`DriverError::InUse`], [`DriverError::Launched`],
+    /// [`DriverError::OtherModules`], [`DriverError::Capturing`], [`DriverError::OtherContext`]. Later ones are the
+    /// driver's.
     pub fn open<K>(ordinal: u32, bundle: &Bundle<'_, K>, keys: &[Key]) -> Result<Self, LoadError> {
-        let sole = Sole::take()?;
+        let sole = Sole::beside()?;
         find(ordinal)?;
         let context = from_cudarc("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))?;
         Self::into_context(sole, context, bundle, keys)
@@ -89,7 +92,7 @@ impl Modules {
     /// Those of [`Self::open`]. [`DriverError::Capturing`] ends the capture that it refuses, as any call does that
     /// waits for the context.
     pub fn load<K>(context: Arc<CudaContext>, bundle: &Bundle<'_, K>, keys: &[Key]) -> Result<Self, LoadError> {
-        let sole = Sole::take()?;
+        let sole = Sole::beside()?;
         start()?;
         Self::into_context(sole, context, bundle, keys)
     }
@@ -111,6 +114,8 @@ impl Modules {
         let modules = bundle.modules(code).map_err(BundleError::from)?;
         let needed: BTreeSet<KeyVariant> = keys.iter().flat_map(|key| key.built(arch)).collect();
         cover(bundle, arch, &modules, &needed)?;
+        let address = context.cu_ctx() as usize;
+        sole.admits(address)?;
         alone(context.ordinal())?;
         wait_for_all_work()?;
         let (mut libraries, mut loads, mut functions) = (Libraries::default(), Loads::default(), BTreeMap::new());
@@ -120,7 +125,7 @@ impl Modules {
             functions.insert(module.pair, Function(function, most));
         }
         libraries.keep();
-        sole.spend();
+        sole.loaded(address);
         let launching = Mutex::new(());
         Ok(Self { context, device, arch, kernels, functions, loaded: loads.0, launching })
     }
@@ -209,6 +214,7 @@ impl Modules {
         if threads > *most {
             return refuse(format!("a block of {threads} threads: its machine code takes at most {most}"));
         }
+        Sole::launched();
         from_cudarc("cuCtxSetCurrent", self.context.bind_to_thread())?;
         let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
         let tensor_maps = pair.key.kernel().tensor_maps(pair.variant, params);

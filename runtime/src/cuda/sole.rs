@@ -1,6 +1,7 @@
-//! Allows one open device per process.
+//! Orders what a process does once: devices and modules are opened, then kernels run.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::DriverError;
 
@@ -8,65 +9,138 @@ use crate::driver::DriverError;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
+    /// A device is open, or modules are being loaded.
     Taken,
-    /// Nobody, ever again.
-    Spent,
+    /// Modules are loaded into a context, by its address, and none of their kernels has been launched.
+    Loaded(usize),
+    /// Kernels may run as long as the process does: nobody loads, ever again.
+    Launched,
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Free);
+/// Notified where a load has ended.
+static LOADED: Condvar = Condvar::new();
+/// True behind the first launch beside cudarc, so that later ones take no lock.
+static LAUNCHED: AtomicBool = AtomicBool::new(false);
 
-/// Sets the state if it may be `from`; returns the one before.
-fn exchange(from: State, to: State) -> State {
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = *state;
-    if before == from {
-        *state = to;
-    }
-    before
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to have a device open, returned on drop: while one driver value is sealed and its kernels run, a second
-/// could load modules. Several GPUs take as many processes.
-pub(crate) struct Sole(());
+/// The right to load, given back on drop: while one driver value is sealed and its kernels run, a second could load
+/// modules. Several GPUs take as many processes.
+pub(crate) struct Sole {
+    /// State to return to.
+    before: State,
+}
 
 impl Sole {
+    /// Takes the right to open a device.
+    ///
     /// # Errors
-    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Loaded`] if it was spent.
+    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Loaded`] or [`DriverError::Launched`] if modules
+    /// are loaded beside cudarc.
     pub fn take() -> Result<Self, DriverError> {
-        match exchange(State::Free, State::Taken) {
-            State::Free => Ok(Self(())),
-            State::Taken => Err(DriverError::InUse),
-            State::Spent => Err(DriverError::Loaded),
+        Self::taken(|before| match before {
+            State::Loaded(_) => Err(DriverError::Loaded),
+            _ => Ok(()),
+        })
+    }
+
+    /// Takes the right to load modules beside cudarc, which others may have before.
+    ///
+    /// # Errors
+    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Launched`] behind the first launch.
+    pub fn beside() -> Result<Self, DriverError> {
+        Self::taken(|_| Ok(()))
+    }
+
+    fn taken(admits: impl Fn(State) -> Result<(), DriverError>) -> Result<Self, DriverError> {
+        let mut state = state();
+        match *state {
+            State::Taken => return Err(DriverError::InUse),
+            State::Launched => return Err(DriverError::Launched),
+            before => admits(before)?,
+        }
+        Ok(Self { before: std::mem::replace(&mut *state, State::Taken) })
+    }
+
+    /// Compares the context with the one that holds the modules loaded before.
+    ///
+    /// # Errors
+    /// [`DriverError::OtherModules`] if they differ.
+    pub fn admits(&self, context: usize) -> Result<(), DriverError> {
+        match self.before {
+            State::Loaded(other) if other != context => Err(DriverError::OtherModules),
+            _ => Ok(()),
         }
     }
 
-    /// Gives the right to nobody any more: kernels may run as long as the process does.
-    pub fn spend(self) {
-        exchange(State::Taken, State::Spent);
+    /// Gives the right to the next load into this context, until the first launch.
+    pub fn loaded(mut self, context: usize) {
+        self.before = State::Loaded(context);
+    }
+
+    /// Ends all loading, before the first launch beside cudarc. Waits for a load under way.
+    pub fn launched() {
+        if LAUNCHED.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state =
+            LOADED.wait_while(state(), |state| *state == State::Taken).unwrap_or_else(PoisonError::into_inner);
+        *state = State::Launched;
+        LAUNCHED.store(true, Ordering::Release);
     }
 }
 
 impl Drop for Sole {
     fn drop(&mut self) {
-        exchange(State::Taken, State::Free);
+        *state() = self.before;
+        LOADED.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     /// One test, for the state is the process's.
     #[test]
-    fn a_second_one_waits_for_the_first_to_be_dropped() {
+    fn loads_come_one_at_a_time_into_one_context_before_the_first_launch() {
+        let error = |taken: Result<Sole, DriverError>| taken.err();
         let first = Sole::take().unwrap();
-        assert_eq!(Sole::take().err(), Some(DriverError::InUse));
         // A refused attempt releases nothing.
-        assert_eq!(Sole::take().err(), Some(DriverError::InUse));
+        for _ in 0..2 {
+            assert_eq!(error(Sole::take()), Some(DriverError::InUse));
+            assert_eq!(error(Sole::beside()), Some(DriverError::InUse));
+        }
         drop(first);
         drop(Sole::take().unwrap());
-        Sole::take().unwrap().spend();
-        assert_eq!(Sole::take().err(), Some(DriverError::Loaded));
-        assert_eq!(Sole::take().err(), Some(DriverError::Loaded));
+
+        Sole::beside().unwrap().loaded(1);
+        assert_eq!(error(Sole::take()), Some(DriverError::Loaded));
+        let second = Sole::beside().unwrap();
+        assert_eq!((second.admits(1), second.admits(2)), (Ok(()), Err(DriverError::OtherModules)));
+        // A failed load leaves what was loaded before.
+        drop(second);
+        assert_eq!(error(Sole::take()), Some(DriverError::Loaded));
+
+        let third = Sole::beside().unwrap();
+        let (send, launched) = mpsc::channel();
+        let launching = thread::spawn(move || {
+            Sole::launched();
+            send.send(()).unwrap();
+        });
+        let early = launched.recv_timeout(Duration::from_millis(50));
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "a launch does not wait for a load");
+        third.loaded(1);
+        launching.join().unwrap();
+        Sole::launched();
+        assert_eq!(error(Sole::beside()), Some(DriverError::Launched));
+        assert_eq!(error(Sole::take()), Some(DriverError::Launched));
     }
 }

@@ -66,11 +66,22 @@ pub enum DriverError {
     InUse,
     /// Modules are loaded beside cudarc, in this process, for as long as it lives.
     #[error(
-        "this process has loaded its modules beside cudarc, and nothing more may be loaded while their kernels may \
-        run: load \
-         every kernel of the program in one call, or the rest in another process"
+        "this process has loaded modules beside cudarc, and opens no GPU of its own besides, which would load more \
+         while their kernels may run: use another process"
     )]
     Loaded,
+    /// A kernel that was loaded beside cudarc may run.
+    #[error(
+        "this process has launched a kernel that it loaded beside cudarc, and nothing may be loaded behind that: load \
+         every bundle of the program before the first launch, or the rest in another process"
+    )]
+    Launched,
+    /// Modules are loaded beside cudarc, into another context.
+    #[error(
+        "this process has loaded modules into another CUDA context, and the driver loads each into every context: load \
+         all bundles of the program into one"
+    )]
+    OtherModules,
     /// A stream of the context captures a graph.
     #[error(
         "a stream of the CUDA context captures a graph, and nothing may be loaded meanwhile: load before any capture \
