@@ -190,11 +190,12 @@ mod tests {
     /// The kernel of a text, for an architecture.
     fn task(text: &'static str, arch: Arch) -> Task {
         let source = Source { path: "k/scale.ptx", text, headers: &[], common: &source::AS_IT_IS };
-        let unit = PlainUnit { source, entries: &["scale"], interface: "", file: "kernels.rs", command: "" };
+        let unit =
+            PlainUnit { source, entries: &["scale"], instances: &[], interface: "", file: "kernels.rs", command: "" };
         let parameters =
             &[(0, 8), (8, 4)].map(|(offset, bytes)| precast_core::Parameter { name: "x", offset, bytes, align: bytes });
         let parameters = parameters.to_vec().leak();
-        let kernel = PlainKernel { name: "scale", unit: Box::leak(Box::new(unit)), parameters };
+        let kernel = PlainKernel { name: "scale", symbol: "scale", unit: Box::leak(Box::new(unit)), parameters };
         let pair = Key::of_plain(Box::leak(Box::new(kernel))).built(arch).next().unwrap();
         Task { pair, arch }
     }

@@ -96,7 +96,7 @@ fn place(module: &ModuleEntry, kernels: &Kernels) -> String {
     let Ok((pair, _)) = module.typed(kernels) else { return String::new() };
     let source = pair.source();
     let begins = |line: &str| match pair.key.plain() {
-        Some(plain) => line.split_once(plain.name).is_some_and(|(_, rest)| rest.trim_start().starts_with('(')),
+        Some(plain) => line.split_once(plain.base()).is_some_and(|(_, rest)| rest.trim_start().starts_with('(')),
         None => line.starts_with(ENTRY),
     };
     let line = source.text.lines().position(begins).map_or(1, |index| index + 1);

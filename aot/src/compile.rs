@@ -143,7 +143,8 @@ impl Task {
         let headers = source.includes();
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let name = source.file();
-        let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options };
+        let instances = self.pair.key.plain().map_or(&[][..], |plain| plain.unit.instances);
+        let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options, instances };
         nvrtc.compile(&unit).map_err(|error| match error {
             NvrtcError::Compile { log } => {
                 if let (Some(plain), Some((place, header))) = (self.pair.key.plain(), no_header(&log)) {

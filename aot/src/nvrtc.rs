@@ -23,6 +23,7 @@ type CreateProgram = unsafe extern "C" fn(
 ) -> c_int;
 type DestroyProgram = unsafe extern "C" fn(*mut Program) -> c_int;
 type CompileProgram = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
+type AddNameExpression = unsafe extern "C" fn(Program, *const c_char) -> c_int;
 type GetSize = unsafe extern "C" fn(Program, *mut usize) -> c_int;
 type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
@@ -32,6 +33,7 @@ type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 pub struct Nvrtc {
     create: CreateProgram,
     destroy: DestroyProgram,
+    instantiate: AddNameExpression,
     compile: CompileProgram,
     log_size: GetSize,
     log: GetBytes,
@@ -116,6 +118,8 @@ pub struct Unit<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     /// Options of the compiler.
     pub options: &'a [String],
+    /// Instances of templates to compile, as C++ spells them.
+    pub instances: &'a [&'a str],
 }
 
 /// Oldest major version whose cubins have the note that names their compiler, `.note.nv.tkinfo`.
@@ -127,6 +131,7 @@ const PROBE: Unit<'_> = Unit {
     text: "extern \"C\" __global__ void __launch_bounds__(32) probe(const int x) {}",
     headers: &[],
     options: &[],
+    instances: &[],
 };
 
 impl Nvrtc {
@@ -154,6 +159,7 @@ impl Nvrtc {
         let mut nvrtc = Self {
             create: function!(b"nvrtcCreateProgram\0"),
             destroy: function!(b"nvrtcDestroyProgram\0"),
+            instantiate: function!(b"nvrtcAddNameExpression\0"),
             compile: function!(b"nvrtcCompileProgram\0"),
             log_size: function!(b"nvrtcGetProgramLogSize\0"),
             log: function!(b"nvrtcGetProgramLog\0"),
@@ -238,10 +244,15 @@ impl Nvrtc {
             )
         };
         self.check("nvrtcCreateProgram", created)?;
+        let instances: Vec<CString> = unit.instances.iter().map(|instance| c(instance)).collect();
+        let named = instances.iter().try_for_each(|instance| {
+            // SAFETY: the program was created above; NVRTC copies the string.
+            self.check("nvrtcAddNameExpression", unsafe { (self.instantiate)(program, instance.as_ptr()) })
+        });
         // SAFETY: the program was created above; the options outlive the call.
         let compiled = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
         let log = self.bytes(program, "nvrtcGetProgramLog", self.log_size, self.log);
-        let result = log.and_then(|log| {
+        let result = named.and(log).and_then(|log| {
             let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
             // After success the log holds only warnings: of spills, of serialized tensor-core work.
             if !log.is_empty() {

@@ -117,11 +117,13 @@ mod tests {
                 common: &source::AS_IT_IS,
             },
             entries: &["scale"],
+            instances: &[],
             interface: declared.leak(),
             file: "kernels.rs",
             command: COMMAND,
         };
-        let kernel = PlainKernel { name: "scale", unit: Box::leak(Box::new(unit)), parameters: &[] };
+        let unit = Box::leak(Box::new(unit));
+        let kernel = PlainKernel { name: "scale", symbol: "scale", unit, parameters: &[] };
         let kernels = Kernels::new("of the test", &[], vec![&*Box::leak(Box::new(kernel))].leak());
         let read = std::cell::Cell::new(0);
         check(&kernels, dir.path(), &["third".into()], &|_| read.set(read.get() + 1))

@@ -38,14 +38,14 @@ impl CubinCode {
         let sections = header.sections(endian, cubin).map_err(elf)?;
         let entries = entries(&sections, endian, cubin, false)?;
         // Of several, each has a name of its own before the digest.
-        let named: Vec<(&str, &str)> = match &entries[..] {
-            [(only, _)] => vec![(only, "ENTRY")],
-            all => all.iter().filter_map(|(name, _)| Some((&**name, name.rsplit_once("__")?.0))).collect(),
+        let named: Vec<(&str, String)> = match &entries[..] {
+            [(only, _)] => vec![(only, "ENTRY".to_owned())],
+            all => all.iter().map(|(name, _)| (&**name, without_digest(name))).collect(),
         };
         let renamed = |name: &[u8]| {
             let name = String::from_utf8_lossy(name).into_owned();
             named.iter().fold(name, |name, (entry, new)| match name == *entry {
-                true => (*new).to_owned(),
+                true => new.clone(),
                 false => name.replace(&format!(".{entry}"), &format!(".{new}")),
             })
         };
@@ -94,6 +94,19 @@ impl CubinCode {
         let names: BTreeSet<&str> = own.symmetric_difference(&others).map(|(name, _)| name.as_str()).collect();
         names.into_iter().collect()
     }
+}
+
+/// Returns an entry symbol without the digest, which C++ may mangle to stand within.
+fn without_digest(entry: &str) -> String {
+    let mut parts = entry.split("__");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_at_checked(16) {
+            Some((digits, rest)) if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) => kept += rest,
+            _ => kept += &format!("__{part}"),
+        }
+    }
+    kept
 }
 
 /// Rewrites a symbol table with names in place of string table offsets.

@@ -4,7 +4,7 @@
 //! `.nv.shared.*` and the compiler's note, never from the request to compile.
 
 use object::Endianness;
-use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, STB_GLOBAL, STT_FUNC, STT_OBJECT};
+use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_OBJECT};
 use object::read::elf::{FileHeader, SectionHeader, SectionTable};
 use precast_core::{KeyVariant, Parameter, PlainKernel};
 
@@ -246,6 +246,7 @@ fn entry(
 }
 
 /// Returns name and symbol index of every global function, and refuses symbols that are not global if `all` are to be.
+/// An instance of a template is a weak one.
 pub(crate) fn entries(
     sections: &SectionTable<'_, Elf>,
     endian: Endianness,
@@ -264,7 +265,8 @@ pub(crate) fn entries(
             continue; // the assembler's own (slow paths of division, square root): their names carry no path
         }
         let name = String::from_utf8_lossy(name).into_owned();
-        match (symbol.st_bind() == STB_GLOBAL, symbol.st_type()) {
+        let is_global = symbol.st_bind() == STB_GLOBAL || symbol.st_bind() == STB_WEAK && !all;
+        match (is_global, symbol.st_type()) {
             (true, STT_FUNC) => entries.push((name, index.0 as u32)),
             (false, _) if all => return Err(CubinError::InternalSymbol(name)),
             _ => {}
@@ -361,6 +363,7 @@ mod tests {
     static UNIT: PlainUnit = PlainUnit {
         source: Source { path: "k/a.cu", text: "", headers: &[], common: &source::AS_IT_IS },
         entries: &["saxpy", "two"],
+        instances: &[],
         interface: "",
         file: "src/kernels.rs",
         command: "precast-aot abi k/a.cu --out src/kernels.rs",
@@ -374,7 +377,7 @@ mod tests {
             parameters.push(Parameter { name, offset, bytes, align });
             end = offset + bytes;
         }
-        let kernel = PlainKernel { name, unit: &UNIT, parameters: parameters.leak() };
+        let kernel = PlainKernel { name, symbol: name, unit: &UNIT, parameters: parameters.leak() };
         KeyVariant { key: Key::of_plain(Box::leak(Box::new(kernel))), variant: Variant::new(&[]) }
     }
 

@@ -143,7 +143,8 @@ impl KeyVariant {
         let text = self.source().digest();
         let options = self.options().join(" ");
         let mut defines: Vec<String> = self.baked().map(|(name, value)| format!("{name}={value}")).collect();
-        defines.extend(self.key.plain().iter().flat_map(|plain| plain.unit.entries).map(|name| (*name).to_owned()));
+        let units = self.key.plain().into_iter().map(|plain| plain.unit);
+        defines.extend(units.flat_map(|unit| unit.entries.iter().chain(unit.instances)).map(|name| (*name).to_owned()));
         let parts = [&text.0[..], options.as_bytes(), arch.name().as_bytes()];
         Digest::of_parts("precast.source", parts.into_iter().chain(defines.iter().map(String::as_bytes)))
     }
@@ -151,6 +152,10 @@ impl KeyVariant {
     /// Returns the entry symbol: key and variant, then the first 16 digits of the source digest, so that a cubin names
     /// its own sources.
     pub fn entry(&self, arch: Arch) -> String {
+        if let Some(plain) = self.key.plain() {
+            let digest = self.source_digest(arch);
+            return plain.entry(|name| symbol(name, &digest));
+        }
         let mut name = self.key.op.replace('.', "_");
         for field in &*self.key.fields {
             // A symbol cannot contain other signs.

@@ -20,8 +20,10 @@ pub const PLAIN_OPTIONS: &[&str] = &["--disable-warnings"];
 pub struct PlainUnit {
     /// The file and every header that it may read, whole.
     pub source: Source,
-    /// `extern "C"` kernels of the file, in its order.
+    /// Names of its kernels, in its order.
     pub entries: &'static [&'static str],
+    /// Instances of templates among them, as C++ spells them: `scale<float, 128>`.
+    pub instances: &'static [&'static str],
     /// Digest of what the generated file was made of: [`interface`] of the file and its headers.
     pub interface: &'static str,
     /// The generated file, in its package.
@@ -33,8 +35,11 @@ pub struct PlainUnit {
 /// An entry of a CUDA file.
 #[derive(Debug)]
 pub struct PlainKernel {
-    /// Its name in the file.
+    /// Its name in the file; of an instance of a template, with arguments and without blanks: `scale<float,128>`.
     pub name: &'static str,
+    /// Its name where C++ mangles it, with names of entries in braces, without their lengths:
+    /// `_Z{scale}IfLi128EEvPT_`. Of an `extern "C"` one, its name.
+    pub symbol: &'static str,
     /// The file.
     pub unit: &'static PlainUnit,
     /// Its parameters, in order.
@@ -65,6 +70,25 @@ impl PlainKernel {
     /// Returns the size of the parameters, bytes.
     pub fn params_bytes(&self) -> usize {
         self.parameters.last().map_or(0, |last| (last.offset + last.bytes) as usize)
+    }
+
+    /// Returns the name in machine code: `renamed` of each name of an entry, mangled as C++ does (Itanium C++ ABI,
+    /// 5.1.3: a name follows its length).
+    pub(crate) fn entry(&self, renamed: impl Fn(&str) -> String) -> String {
+        if !self.symbol.contains('{') {
+            return renamed(self.symbol);
+        }
+        let parts = self.symbol.split(['{', '}']).enumerate();
+        let part = |(index, part): (usize, &str)| match index % 2 {
+            0 => part.to_owned(),
+            _ => renamed(part).len().to_string() + &renamed(part),
+        };
+        parts.map(part).collect()
+    }
+
+    /// Returns the name without the arguments of a template.
+    pub fn base(&self) -> &'static str {
+        self.name.split('<').next().unwrap_or_default()
     }
 
     /// Lays out the bytes of parameters, in order, as a launch passes them.
@@ -105,12 +129,13 @@ pub trait LaunchPlain {
 /// Declares an entry of a file and the function that launches it: `precast-aot abi` writes it.
 #[macro_export]
 macro_rules! plain {
-    ($(#[$doc:meta])* $unit:ident $kernel:ident = $name:literal,
+    ($(#[$doc:meta])* $unit:ident $kernel:ident = $name:literal as $symbol:literal,
         $function:ident($($parameter:ident: $type:ty = $offset:literal),* $(,)?)
     ) => {
         #[doc = concat!("The kernel `", $name, "`.")]
         pub static $kernel: $crate::plain::PlainKernel = $crate::plain::PlainKernel {
             name: $name,
+            symbol: $symbol,
             unit: &$unit,
             parameters: &[$($crate::plain::Parameter {
                 name: stringify!($parameter),
@@ -180,13 +205,14 @@ mod tests {
     static UNIT: PlainUnit = PlainUnit {
         source: Source { path: "k/a.cu", text: TEXT, headers: &[("b.h", "#define TWO 2")], common: &source::AS_IT_IS },
         entries: &["scale", "shift"],
+        instances: &[],
         interface: "",
         file: "src/kernels.rs",
         command: "precast-aot abi k/a.cu --out src/kernels.rs",
     };
     plain! {
         /// Multiplies n floats.
-        UNIT SCALE = "scale",
+        UNIT SCALE = "scale" as "scale",
         scale(x: u64 = 0, n: i32 = 8)
     }
 
@@ -211,11 +237,22 @@ mod tests {
             of(Source { headers: &[("c.h", "#define TWO 2")], ..UNIT.source }),
             of(Source { text: "// said of it", ..UNIT.source }),
             PlainUnit { entries: &["scale"], ..of(UNIT.source) },
+            PlainUnit { instances: &["scale<float>"], ..of(UNIT.source) },
         ];
         let mut symbols: Vec<String> = others.into_iter().map(entry).chain([own]).collect();
         symbols.sort_unstable();
         symbols.dedup();
-        assert_eq!(symbols.len(), 6);
+        assert_eq!(symbols.len(), 7);
+    }
+
+    #[test]
+    fn a_mangled_name_has_the_lengths_of_what_is_renamed() {
+        static SCALES: PlainKernel =
+            PlainKernel { name: "scale<float,128>", symbol: "_ZN1k{scale}IfLi128E5shiftEEvPT_", ..SCALE };
+        let pair = Key::of_plain(&SCALES).built(Arch::Sm89).next().unwrap();
+        let digits = &pair.source_digest(Arch::Sm89).to_string()[..16];
+        assert_eq!(pair.entry(Arch::Sm89), format!("_ZN1k23scale__{digits}IfLi128E5shiftEEvPT_"));
+        assert_eq!((pair.to_string(), SCALES.base()), ("scale<float,128>{}[]".to_owned(), "scale"));
     }
 
     #[test]
@@ -239,7 +276,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "two operations have one name")]
     fn a_name_that_an_operation_has_is_refused() {
-        static OTHER: PlainKernel = PlainKernel { name: "scale", unit: &UNIT, parameters: &[] };
+        static OTHER: PlainKernel = PlainKernel { parameters: &[], ..SCALE };
         const TWO: &[&PlainKernel] = &[&SCALE, &OTHER];
         Kernels::new("of the test", &[], TWO);
     }

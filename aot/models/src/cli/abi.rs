@@ -20,17 +20,21 @@ pub struct Arguments {
     /// Folder of headers that the CUDA files include
     #[arg(long, value_name = "DIR")]
     include: Vec<PathBuf>,
+    /// Instance of a template of a CUDA file, `name<float, 128>`; may be repeated
+    #[arg(long, value_name = "NAME<..>")]
+    instance: Vec<String>,
     /// Rust file to write, to be committed
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { sources, include, out } = arguments;
+    let Arguments { sources, include, instance, out } = arguments;
     let is_cuda = |path: &PathBuf| path.extension().is_some_and(|end| end == "cu" || end == "ptx");
     let are_cuda = sources.iter().all(is_cuda);
-    if !are_cuda && (sources.len() > 1 || !include.is_empty()) {
-        let why = "it takes one folder of headers, or files *.cu and *.ptx with --include DIR for theirs";
+    if !are_cuda && (sources.len() > 1 || !include.is_empty() || !instance.is_empty()) {
+        let why =
+            "it takes one folder of headers, or files *.cu and *.ptx with --include DIR and --instance for theirs";
         return Err(Failure::Headers(why.to_owned()));
     }
     let folders = generated::folders(&sources[0]).unwrap_or_default();
@@ -56,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => {}
     }
     let is_new = match are_cuda {
-        true => precast_abi::write_plain(sources, include, out),
+        true => precast_abi::write_plain(sources, include, instance, out),
         false => precast_abi::write(&sources[0], out),
     };
     let is_new = is_new.map_err(|error| failure(&error))?;

@@ -2,7 +2,7 @@
 //!
 //! Not edited by hand: `precast-aot abi kernels/vectors.cu kernels/rows.cu --include third_party/include --out src/kernels.rs` regenerates it.
 // Headers: 12c33357e5c885d2f0563a3fdd78dc9d6068e1514ed3eb5891656a7c9dd94a90 bd353308046bfa8e8be90504ef3b9fb35c73f6bf79694bcecad7032d7d2777a5
-// Body: 40a50c5c21e7e18d6c1207c60e97f60ffd33422c636f2240a05634b0f6a76320
+// Body: 5adf5241ce7aac25863da6012487e09c4c3632f10cf3bae9d552a181d73fe971
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, non_snake_case, unused_imports)]
 
@@ -49,6 +49,7 @@ pub static VECTORS_CU: PlainUnit = PlainUnit {
         common: &source::AS_IT_IS,
     },
     entries: &["saxpy", "sum", "transform"],
+    instances: &[],
     interface: "12c33357e5c885d2f0563a3fdd78dc9d6068e1514ed3eb5891656a7c9dd94a90",
     file: "src/kernels.rs",
     command: "precast-aot abi kernels/vectors.cu kernels/rows.cu --include third_party/include --out src/kernels.rs",
@@ -60,7 +61,7 @@ plain! {
     /// - `y`: `float *__restrict`
     /// - `a`: `float`
     /// - `n`: `int`
-    VECTORS_CU SAXPY = "saxpy",
+    VECTORS_CU SAXPY = "saxpy" as "saxpy",
     saxpy(x: address = 0, y: address = 8, a: f32 = 16, n: i32 = 20)
 }
 
@@ -69,7 +70,7 @@ plain! {
     /// - `x`: `const float *`
     /// - `partial`: `float *`
     /// - `n`: `unsigned int`
-    VECTORS_CU SUM = "sum",
+    VECTORS_CU SUM = "sum" as "sum",
     sum(x: address = 0, partial: address = 8, n: u32 = 16)
 }
 
@@ -79,7 +80,7 @@ plain! {
     /// - `n`: `short`
     /// - `bias`: `float4`
     /// - `y`: `float4 *`
-    VECTORS_CU TRANSFORM = "transform",
+    VECTORS_CU TRANSFORM = "transform" as "transform",
     transform(map: affine = 0, n: i16 = 36, bias: float4 = 48, y: address = 64)
 }
 
@@ -94,6 +95,7 @@ pub static ROWS_CU: PlainUnit = PlainUnit {
         common: &source::AS_IT_IS,
     },
     entries: &["gelu", "gather"],
+    instances: &[],
     interface: "bd353308046bfa8e8be90504ef3b9fb35c73f6bf79694bcecad7032d7d2777a5",
     file: "src/kernels.rs",
     command: "precast-aot abi kernels/vectors.cu kernels/rows.cu --include third_party/include --out src/kernels.rs",
@@ -104,7 +106,7 @@ plain! {
     /// - `x`: `const double *`
     /// - `y`: `double *`
     /// - `n`: `u64`
-    ROWS_CU GELU = "gelu",
+    ROWS_CU GELU = "gelu" as "gelu",
     gelu(x: address = 0, y: address = 8, n: u64 = 16)
 }
 
@@ -116,7 +118,7 @@ plain! {
     /// - `rows`: `u64`
     /// - `width`: `u64`
     /// - `zeros`: `bool`
-    ROWS_CU GATHER = "gather",
+    ROWS_CU GATHER = "gather" as "gather",
     gather(x: address = 0, index: address = 8, y: address = 16, rows: u64 = 24, width: u64 = 32, zeros: bool = 40)
 }
 

@@ -15,6 +15,8 @@ pub(super) struct File {
     pub headers: Vec<(String, String)>,
     /// Digest of its declarations and its headers'.
     pub interface: String,
+    /// Instances of templates, as C++ spells them.
+    pub instances: Vec<String>,
     pub entries: Vec<Entry>,
 }
 
@@ -41,7 +43,7 @@ pub(super) fn body(files: &[File], records: &Records, out: &str, command: &str) 
         }
     }
     let all: Vec<String> =
-        files.iter().flat_map(|file| &file.entries).map(|entry| format!("&{}", entry.name.to_uppercase())).collect();
+        files.iter().flat_map(|file| &file.entries).map(|entry| format!("&{}", entry.rust().to_uppercase())).collect();
     text + &format!(
         "\n/// Every kernel, for `Kernels::new`.\npub const PLAIN: &[&PlainKernel] = &[{}];\n",
         all.join(", ")
@@ -50,7 +52,7 @@ pub(super) fn body(files: &[File], records: &Records, out: &str, command: &str) 
 
 /// Returns a name that two statics would have.
 pub(super) fn twice(files: &[File]) -> Option<String> {
-    let entries = files.iter().flat_map(|file| &file.entries).map(|entry| entry.name.to_uppercase());
+    let entries = files.iter().flat_map(|file| &file.entries).map(|entry| entry.rust().to_uppercase());
     let mut seen = BTreeSet::from(["PLAIN".to_owned()]);
     files.iter().map(name_of).chain(entries).find(|name| !seen.insert(name.clone()))
 }
@@ -79,20 +81,26 @@ fn unit(file: &File, out: &str, command: &str) -> String {
     let headers: String =
         file.headers.iter().map(|(name, path)| format!("            ({name:?}, include_str!({path:?})),\n")).collect();
     let headers = if headers.is_empty() { "&[]".to_owned() } else { format!("&[\n{headers}        ]") };
-    let entries: Vec<String> = file.entries.iter().map(|entry| format!("{:?}", entry.name)).collect();
+    let mut entries: Vec<&str> = Vec::new();
+    for name in file.entries.iter().map(Entry::base) {
+        if !entries.contains(&name) {
+            entries.push(name);
+        }
+    }
     format!(
         "\npub static {}: PlainUnit = PlainUnit {{\n    source: Source {{\n        path: {:?},\n        \
          text: include_str!({:?}),\n        headers: {headers},\n        common: &source::AS_IT_IS,\n    }},\n    \
-         entries: &[{}],\n    interface: {:?},\n    file: {out:?},\n    command: {command:?},\n}};\n",
+         entries: &{entries:?},\n    instances: &{:?},\n    interface: {:?},\n    file: {out:?},\n    command: {command:?},\n}};\n",
         name_of(file),
         file.path,
         file.from_out,
-        entries.join(", "),
+        file.instances,
         file.interface,
     )
 }
 
-fn kernel(file: &File, Entry { name, parameters }: &Entry) -> String {
+fn kernel(file: &File, entry: &Entry) -> String {
+    let Entry { name, symbol, parameters } = entry;
     let mut text = format!("\nplain! {{\n    /// `{name}` of `{}`.\n", file.path);
     for Value { name, c_type, .. } in parameters {
         let _ = writeln!(text, "    /// - `{name}`: `{c_type}`");
@@ -100,10 +108,10 @@ fn kernel(file: &File, Entry { name, parameters }: &Entry) -> String {
     let given = parameters.iter().map(|value| format!("{}: {} = {}", word(&value.name), value.rust_type, value.offset));
     let given: Vec<String> = given.collect();
     text + &format!(
-        "    {} {} = {name:?},\n    {}({})\n}}\n",
+        "    {} {} = {name:?} as {symbol:?},\n    {}({})\n}}\n",
         name_of(file),
-        name.to_uppercase(),
-        word(name),
+        entry.rust().to_uppercase(),
+        word(&entry.rust()),
         given.join(", ")
     )
 }

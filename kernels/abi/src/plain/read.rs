@@ -5,14 +5,37 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clang::diagnostic::Severity;
-use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Type, TypeKind};
+use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Type, TypeKind, Unsaved};
 use precast_core::ptx::{self, PtxEntry, PtxParameter};
+
+use super::mangled;
 
 /// An entry of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
+    /// Its name, or a template's with arguments.
     pub name: String,
+    /// `PlainKernel::symbol`.
+    pub symbol: String,
     pub parameters: Vec<Value>,
+}
+
+impl Entry {
+    /// Its name without arguments of a template.
+    pub fn base(&self) -> &str {
+        self.name.split('<').next().unwrap_or_default()
+    }
+
+    /// Its name in Rust: `scale_float_128` of `scale<float,128>`.
+    pub fn rust(&self) -> String {
+        match self.name.split_once('<') {
+            None => self.name.clone(),
+            Some((base, arguments)) => {
+                let words = arguments.split(|char: char| !char.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+                words.fold(base.to_owned(), |name, word| name + "_" + word)
+            }
+        }
+    }
 }
 
 /// A parameter, or a field of a struct.
@@ -42,12 +65,20 @@ pub(super) type Records = BTreeMap<String, Record>;
 const ARGUMENTS: &str = "-xc++ -std=c++17 -nostdinc -nostdinc++ --target=x86_64-unknown-linux-gnu -Wno-everything \
     -D__CUDACC__ -D__CUDACC_RTC__ -D__CUDA_ARCH__=900";
 
-/// Reads the `extern "C"` kernels of a file, in its order, and adds the structs that they take to `records`. Headers
-/// are found beside the file that includes them and in `folders`; `scratch` is for a header of this program.
+/// Reads the kernels of a file, in its order, then these instances of its templates, and adds the structs that they
+/// take to `records`. Headers are found beside the file that includes them and in `folders`; `scratch` is for a header of
+/// this program.
 ///
 /// # Errors
-/// No libclang; a declaration that does not parse, or that Rust has no type for, with file and line; no kernel.
-pub(super) fn entries(file: &Path, folders: &[PathBuf], scratch: &Path, records: &mut Records) -> Result<Vec<Entry>> {
+/// No libclang; a declaration that does not parse, or that Rust has no type for, with file and line; no kernel; no
+/// template of an instance.
+pub(super) fn entries(
+    file: &Path,
+    folders: &[PathBuf],
+    instances: &[&str],
+    scratch: &Path,
+    records: &mut Records,
+) -> Result<Vec<Entry>> {
     let prelude = scratch.join("prelude.h");
     std::fs::write(&prelude, include_str!("prelude.h"))?;
     let folders_of = folders.iter().map(|folder| format!("-I{}", folder.display()));
@@ -57,7 +88,14 @@ pub(super) fn entries(file: &Path, folders: &[PathBuf], scratch: &Path, records:
         Clang::new().map_err(|why| anyhow!("no libclang: {} names its folder: {why}", crate::libclang::VARIABLE))?;
     let index = Index::new(&clang, false, false);
     let mut parser = index.parser(file);
-    let unit = parser.arguments(&arguments).skip_function_bodies(true).keep_going(true).parse();
+    let mut text = std::fs::read_to_string(file)?;
+    let lines = text.lines().count() as u32;
+    let named = |index: usize| format!("precast_instance_{index}");
+    for (index, instance) in instances.iter().enumerate() {
+        text += &format!("\nauto* {} = &{instance};", named(index));
+    }
+    let unsaved = [Unsaved::new(file, text)];
+    let unit = parser.unsaved(&unsaved).arguments(&arguments).skip_function_bodies(true).keep_going(true).parse();
     let unit = unit.map_err(|error| anyhow!("{}: libclang cannot read it: {error}", file.display()))?;
     let own = |diagnostic: &clang::diagnostic::Diagnostic<'_>| {
         let of = diagnostic.get_location().get_file_location().file.map(|file| file.get_path());
@@ -68,27 +106,57 @@ pub(super) fn entries(file: &Path, folders: &[PathBuf], scratch: &Path, records:
     if let Some(fault) = unit.get_diagnostics().iter().find(|diagnostic| own(diagnostic)) {
         let place = fault.get_location().get_file_location();
         let of = place.file.map_or_else(|| file.to_owned(), |file| file.get_path());
+        if of == file && place.line > lines {
+            let instance = instances[((place.line - lines) as usize).saturating_sub(1).min(instances.len() - 1)];
+            bail!("{}: `{instance}` is no instance of a kernel: {}", of.display(), fault.get_text());
+        }
         bail!("{}:{}: {}", of.display(), place.line, fault.get_text());
     }
-    let mut kernels = Vec::new();
+    let (mut kernels, mut found) = (Vec::new(), BTreeMap::new());
     unit.get_entity().visit_children(|entity, _| match entity.get_kind() {
         EntityKind::FunctionDecl => {
-            let is_global = |child: &Entity<'_>| child.get_display_name().as_deref() == Some("__global__");
-            let is_new = kernels.iter().all(|other: &Entity<'_>| other.get_name() != entity.get_name());
-            if is_new && entity.get_children().iter().any(is_global) {
+            let is_new = kernels.iter().all(|other: &Entity<'_>| other.get_mangled_name() != entity.get_mangled_name());
+            if is_new && is_global(&entity) {
                 kernels.push(entity);
             }
+            EntityVisitResult::Continue
+        }
+        EntityKind::VarDecl => {
+            found.extend(entity.get_name().zip(referred(&entity)));
             EntityVisitResult::Continue
         }
         EntityKind::LinkageSpec | EntityKind::UnexposedDecl | EntityKind::Namespace => EntityVisitResult::Recurse,
         _ => EntityVisitResult::Continue,
     });
-    ensure!(
-        !kernels.is_empty(),
-        "{}: no kernel: `extern \"C\" __global__ void name(..) {{ .. }}` is one",
-        file.display()
-    );
-    kernels.into_iter().map(|kernel| entry(&kernel, records)).collect()
+    let mut entries: Vec<Entry> =
+        kernels.into_iter().map(|kernel| entry(&kernel, None, records)).collect::<Result<_>>()?;
+    for (index, instance) in instances.iter().enumerate() {
+        let kernel = found.get(&named(index)).filter(|kernel| is_global(kernel));
+        let kernel = kernel.ok_or_else(|| anyhow!("{}: `{instance}` is no instance of a kernel", file.display()))?;
+        entries.push(entry(kernel, Some(instance), records)?);
+    }
+    let names: Vec<String> = entries.iter().map(|entry| entry.base().to_owned()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for entry in &mut entries {
+        entry.symbol = mangled::braced(&entry.symbol, &names);
+    }
+    ensure!(!entries.is_empty(), "{}: no kernel: `__global__ void name(..) {{ .. }}` is one", file.display());
+    Ok(entries)
+}
+
+/// True for a kernel.
+fn is_global(function: &Entity<'_>) -> bool {
+    function.get_children().iter().any(|child| child.get_display_name().as_deref() == Some("__global__"))
+}
+
+/// Returns the function that the value of a variable refers to.
+fn referred<'tu>(variable: &Entity<'tu>) -> Option<Entity<'tu>> {
+    let mut found = None;
+    variable.visit_children(|child, _| {
+        found = child.get_reference().filter(|of| of.get_kind() == EntityKind::FunctionDecl);
+        if found.is_some() { EntityVisitResult::Break } else { EntityVisitResult::Recurse }
+    });
+    found
 }
 
 /// Reads the entries of a PTX file, which say how large parameters are, and not what they point to.
@@ -111,7 +179,7 @@ fn ptx_entry(PtxEntry { name, parameters }: PtxEntry) -> Entry {
         let c_type = format!(".{kind}{}", count.map_or(String::new(), |count| format!("[{count}]")));
         Value { name, c_type, rust_type: array.unwrap_or(element), offset, bytes: bytes as usize }
     };
-    Entry { name, parameters: parameters.into_iter().map(value).collect() }
+    Entry { symbol: name.clone(), name, parameters: parameters.into_iter().map(value).collect() }
 }
 
 /// File and line of a declaration.
@@ -122,13 +190,10 @@ fn place(entity: &Entity<'_>) -> String {
     format!("{}:{line}", file.unwrap_or_default())
 }
 
-fn entry(kernel: &Entity<'_>, records: &mut Records) -> Result<Entry> {
+fn entry(kernel: &Entity<'_>, instance: Option<&str>, records: &mut Records) -> Result<Entry> {
     let at = place(kernel);
     let name = kernel.get_name().unwrap_or_default();
-    ensure!(
-        kernel.get_mangled_name().as_deref() == Some(&name),
-        "{at}: `{name}` is not extern \"C\": its name in machine code is a compiler's"
-    );
+    let symbol = kernel.get_mangled_name().ok_or_else(|| anyhow!("{at}: `{name}` has no name in machine code"))?;
     let (mut parameters, mut end) = (Vec::new(), 0usize);
     for (number, parameter) in kernel.get_arguments().unwrap_or_default().iter().enumerate() {
         let name = parameter.get_name().unwrap_or_else(|| format!("unnamed_{number}"));
@@ -138,7 +203,8 @@ fn entry(kernel: &Entity<'_>, records: &mut Records) -> Result<Entry> {
         end = value.offset + value.bytes;
         parameters.push(value);
     }
-    Ok(Entry { name, parameters })
+    let name = instance.map_or(name, |instance| instance.replace(", ", ",").replace(' ', "_"));
+    Ok(Entry { name, symbol, parameters })
 }
 
 fn value(name: String, kind: Type<'_>, offset: usize, at: &str, records: &mut Records) -> Result<Value> {

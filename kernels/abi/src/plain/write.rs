@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use precast_core::plain::interface;
 use precast_core::shell::quoted;
+use precast_core::source;
 use precast_system::generated;
 use precast_system::includes::included;
 
@@ -12,13 +13,14 @@ use super::emit::{self, File};
 use super::read;
 use crate::put;
 
-/// Writes the Rust of the kernels in these CUDA files to a file of the package in whose folder this runs. Headers are
-/// found beside them and in `folders`. Returns false where the file is as it was.
+/// Writes the Rust of the kernels in these CUDA files, and of instances of their templates (`scale<float, 128>`), to a
+/// file of the package in whose folder this runs. Headers are found beside them and in `folders`. Returns false where
+/// the file is as it was.
 ///
 /// # Errors
-/// No libclang; a kernel that cannot be launched from Rust, with file and line; a header of another folder; a file that
-/// cannot be written.
-pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result<bool> {
+/// No libclang; a kernel that cannot be launched from Rust, with file and line; a header of another folder; an instance
+/// of no template of a file, or of several files'; a file that cannot be written.
+pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], instances: &[String], out: &Path) -> Result<bool> {
     // Where a checkout lies is nobody's business.
     let here = std::env::current_dir()?;
     let own = |path: &PathBuf| path.strip_prefix(&here).unwrap_or(path).to_owned();
@@ -26,16 +28,21 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result
         (files.iter().map(own).collect(), folders.iter().map(own).collect());
     let out = own(&out.to_owned());
     let shown = |path: &PathBuf| quoted(&path.display().to_string());
-    let named =
-        files.iter().map(shown).chain(folders.iter().flat_map(|folder| ["--include".to_owned(), shown(folder)]));
+    let named = files.iter().map(shown);
+    let named = named.chain(folders.iter().flat_map(|folder| ["--include".to_owned(), shown(folder)]));
+    let named = named.chain(instances.iter().flat_map(|instance| ["--instance".to_owned(), quoted(instance)]));
     let command = format!("precast-aot abi {} --out {}", named.collect::<Vec<_>>().join(" "), shown(&out));
 
     let (scratch, mut records, mut read) = (tempfile::tempdir()?, read::Records::new(), Vec::new());
-    for file in &files {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text =
+        |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
+    let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
+    instances.iter().try_for_each(|instance| has_one(instance, &files, &texts))?;
+    for (file, text) in files.iter().zip(texts) {
+        let instances: Vec<&str> = instances.iter().map(String::as_str).filter(|it| has(&text, it)).collect();
         let entries = match file.extension().is_some_and(|end| end == "ptx") {
             true => read::ptx_entries(file, &text)?,
-            false => read::entries(file, &folders, scratch.path(), &mut records)?,
+            false => read::entries(file, &folders, &instances, scratch.path(), &mut records)?,
         };
         let headers = included(file, &folders)?;
         let path = file.display().to_string();
@@ -44,6 +51,7 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result
             interface: interface([(path.as_str(), text.as_str())].into_iter().chain(texts)).to_string(),
             path,
             from_out: relative(file, &out),
+            instances: instances.into_iter().map(str::to_owned).collect(),
             headers: headers.iter().map(|header| (header.name.clone(), relative(&header.path, &out))).collect(),
             entries,
         });
@@ -56,6 +64,31 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], out: &Path) -> Result
     let what = format!("Kernels of {}, as they are.", of.join(", "));
     let interfaces: Vec<&str> = read.iter().map(|file| file.interface.as_str()).collect();
     put(&out, &generated::head(&what, &command, &interfaces.join(" "), &body))
+}
+
+/// True for a file that has the name of an instance's template: `scale` of `of::scale<float>`.
+fn has(text: &str, instance: &str) -> bool {
+    let template = instance.split('<').next().unwrap_or_default();
+    let name = template.rsplit("::").next().unwrap_or_default().trim();
+    source::words::code(text).split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == name)
+}
+
+/// Refuses an instance that is not of one file alone.
+fn has_one(instance: &str, files: &[PathBuf], texts: &[String]) -> Result<()> {
+    let of: Vec<String> = files
+        .iter()
+        .zip(texts)
+        .filter(|(_, text)| has(text, instance))
+        .map(|(file, _)| file.display().to_string())
+        .collect();
+    match &of[..] {
+        [_] if instance.contains('<') => Ok(()),
+        [_] => bail!("`{instance}` has no arguments: an instance is `name<float, 128>`"),
+        [] => bail!("no file has a template for the instance `{instance}`"),
+        several => {
+            bail!("{} have a name of the instance `{instance}`: give each a command of its own", several.join(", "))
+        }
+    }
 }
 
 /// The path of a file from the folder of another.
@@ -80,6 +113,11 @@ mod tests {
 
     /// Writes the Rust of `k/a.cu`, beside `b.h`, with `third/c.h`.
     fn of(text: &str) -> Result<String, String> {
+        of_instances(text, &[])
+    }
+
+    fn of_instances(text: &str, instances: &[&str]) -> Result<String, String> {
+        let instances: Vec<String> = instances.iter().map(ToString::to_string).collect();
         let _reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let [file, out, folder] = ["k/a.cu", "kernels.rs", "third"].map(|name| dir.path().join(name));
@@ -91,10 +129,10 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let (files, folders) = ([file], [folder]);
-        let written = write_plain(&files, &folders, &out);
+        let written = write_plain(&files, &folders, &instances, &out);
         let shown = |text: String| text.replace(&format!("{}/", dir.path().display()), "");
         assert!(written.map_err(|error| shown(format!("{error:#}")))?);
-        assert!(!write_plain(&files, &folders, &out).unwrap(), "a second time it is as it was");
+        assert!(!write_plain(&files, &folders, &instances, &out).unwrap(), "a second time it is as it was");
         Ok(shown(fs::read_to_string(out).unwrap()))
     }
 
@@ -133,12 +171,40 @@ mod tests {
         let text = ".target sm_80\n.visible .entry f(\n.param .b32 f_param_0,\n.param .align 16 .b8 f_param_1[32],\n\
                     .param .u64 .ptr .global .align 4 f_param_2\n)\n{ }\n";
         fs::write(&file, text).unwrap();
-        write_plain(std::slice::from_ref(&file), &[], &out).unwrap();
+        write_plain(std::slice::from_ref(&file), &[], &[], &out).unwrap();
         let written = fs::read_to_string(&out).unwrap();
         assert!(written.contains("f(f_param_0: u32 = 0, f_param_1: [u8; 32] = 16, f_param_2: u64 = 48)"), "{written}");
         fs::write(&file, "\n.visible .entry f(.param .u64)").unwrap();
-        let said = write_plain(&[file], &[], &out).unwrap_err().to_string();
+        let said = write_plain(&[file], &[], &[], &out).unwrap_err().to_string();
         assert!(said.ends_with("a.ptx:2: no entry that is read"), "{said}");
+    }
+
+    #[test]
+    fn names_that_cpp_mangles_and_instances_of_templates_are_kernels() {
+        let text = "namespace of { __global__ void shift(float* x, int n) {} }\n\
+                    template <typename T> struct rows { T* at; int count; };\n\
+                    template <typename T, int N> __global__ void scale(rows<T> x, T by) { nothing(x); }";
+        let written = of_instances(text, &["scale<float, 128>", "scale<unsigned long long, 1>"]).unwrap();
+        for part in [
+            "entries: &[\"shift\", \"scale\"],\n    instances: &[\"scale<float, 128>\", \"scale<unsigned long long, 1>\"],",
+            "A_CU SHIFT = \"shift\" as \"_ZN2of{shift}EPfi\",\n    shift(x: address = 0, n: i32 = 8)",
+            "A_CU SCALE_FLOAT_128 = \"scale<float,128>\" as \"_Z{scale}IfLi128EEv4rowsIT_ES1_\",\n    \
+             scale_float_128(x: rows_float_ = 0, by: f32 = 16)",
+            "SCALE_UNSIGNED_LONG_LONG_1 = \"scale<unsigned_long_long,1>\"",
+            "by: u64 = 16)",
+            "--instance 'scale<float, 128>'",
+        ] {
+            assert!(written.contains(part), "{part}\n{written}");
+        }
+        for (instance, why) in [
+            ("scale<float>", "k/a.cu: `scale<float>` is no instance of a kernel: "),
+            ("rows<float>", "k/a.cu: `rows<float>` is no instance of a kernel"),
+            ("missing<float>", "no file has a template for the instance `missing<float>`"),
+            ("scale", "`scale` has no arguments"),
+        ] {
+            let said = of_instances(text, &[instance]).unwrap_err();
+            assert!(said.contains(why), "{why}\n{said}");
+        }
     }
 
     #[test]
@@ -152,7 +218,7 @@ mod tests {
                 fs::write(&path, format!(".target sm_80\n.visible .entry {entry}()\n{{ }}\n")).unwrap();
                 path
             };
-            write_plain(&[put(one), put(other)], &[], &out).map_err(|error| error.to_string())
+            write_plain(&[put(one), put(other)], &[], &[], &out).map_err(|error| error.to_string())
         };
         for (pair, name) in [([("a/k.ptx", "f"), ("b/k.ptx", "g")], "K_PTX"), ([("a.ptx", "f"), ("b.ptx", "F")], "F")] {
             let said = written(pair).unwrap_err();
@@ -166,8 +232,7 @@ mod tests {
     fn what_cannot_be_launched_from_rust_is_refused_with_its_line() {
         let kernel = |parameter: &str| format!("struct base {{}};\nextern \"C\" __global__ void f({parameter}) {{}}");
         for (text, why) in [
-            ("__device__ int f() { return 1; }".to_owned(), "k/a.cu: no kernel: `extern \"C\" __global__"),
-            ("\n__global__ void f(int n) {}".to_owned(), "k/a.cu:2: `f` is not extern \"C\""),
+            ("__device__ int f() { return 1; }".to_owned(), "k/a.cu: no kernel: `__global__"),
             (kernel("__half x"), "k/a.cu:2: unknown type name '__half'"),
             (kernel("long double x"), "k/a.cu:2: `long double` has no Rust type"),
             (
