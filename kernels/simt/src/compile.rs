@@ -8,17 +8,19 @@ use std::sync::Mutex;
 use cc::Tool;
 use precast_core::{Arch, Digest, Source};
 
+use crate::branches::{Branches, TRACE};
 use crate::error::{CompileError, OLDEST, io};
 use crate::program::Program;
 use crate::report::SOURCES;
 use crate::translate::{argument, translate};
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 16] = [
+const MACHINE: [(&str, &str); 17] = [
     ("block.h", include_str!("../machine/block.h")),
     ("clock.h", include_str!("../machine/clock.h")),
     ("counters.cc", include_str!("../machine/counters.cc")),
     ("counters.h", include_str!("../machine/counters.h")),
+    ("coverage.cc", include_str!("../machine/coverage.cc")),
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
     ("hopper.cc", include_str!("../machine/hopper.cc")),
@@ -80,6 +82,8 @@ pub struct Simt {
     /// Identifies the compiler, its options and what all kernels include.
     basis: Digest,
     next: Mutex<usize>,
+    /// Lines that samples execute, where kernels are compiled to say so.
+    pub(crate) branches: Option<Branches>,
     /// Held as long as nobody else may use the directory, if it was asked for.
     pub(crate) lock: Option<File>,
 }
@@ -160,7 +164,7 @@ impl Simt {
             compile_machine(&compiler, &directory)?;
             std::fs::rename(directory.join("machine.so"), &machine).map_err(io(&machine))?;
         }
-        Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0), lock: None })
+        Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0), branches: None, lock: None })
     }
 
     /// Compiles and loads a kernel for an architecture.
@@ -219,18 +223,19 @@ impl Simt {
         );
         write(&directory.join("kernel.cc"), &unit)?;
 
-        let parts = [&self.basis.0[..], unit.as_bytes()];
+        let trace = self.branches.as_ref().map(|_| TRACE);
+        let parts = [&self.basis.0[..], unit.as_bytes(), trace.unwrap_or_default().as_bytes()];
         let object = self.objects.join(format!("{}.o", Digest::of_parts("simt.object", parts)));
         if !object.exists() {
             let sources = format!("-fdebug-prefix-map={}={SOURCES}", directory.display());
             let unit = [&*sources, "-include", "../cuda.h", "-c", "kernel.cc", "-o", "kernel.o"];
-            compile(&self.compiler, what, &directory, &[KERNEL, &unit].concat())?;
+            compile(&self.compiler, what, &directory, &[KERNEL, trace.as_slice(), &unit].concat())?;
             // Whole or not at all, whoever else puts the same there.
             std::fs::rename(directory.join("kernel.o"), &object).map_err(io(&object))?;
         }
-        let [object, machine] = [&object, &self.machine].map(|path| path.to_string_lossy());
-        compile(&self.compiler, what, &directory, &["-shared", &object, &machine, "-o", "kernel.so"])?;
-        Program::load(what, directory.join("kernel.so"))
+        let [linked, machine] = [&object, &self.machine].map(|path| path.to_string_lossy());
+        compile(&self.compiler, what, &directory, &["-shared", &linked, &machine, "-o", "kernel.so"])?;
+        Program::load(what, directory.join("kernel.so"), trace.map(|_| &*object))
     }
 }
 
@@ -258,8 +263,16 @@ mod tests {
         let compiler = gxx(&directory).unwrap().0;
         // Nothing is linked: the object is all that is asked for.
         let (machine, basis) = (directory.join("none.so"), Digest::of(b""));
-        let simt =
-            Simt { compiler, directory, machine, objects: objects.clone(), basis, next: Mutex::new(0), lock: None };
+        let simt = Simt {
+            compiler,
+            directory,
+            machine,
+            objects: objects.clone(),
+            basis,
+            next: Mutex::new(0),
+            branches: None,
+            lock: None,
+        };
         let text = "extern \"C\" __global__ void ENTRY(const int p) { (void)(p + KEY_N); }";
         let source = Source { path: "one.cu", text, headers: &[], common: &precast_core::source::COMMON };
         let defines = |n: &str, entry: &str| {

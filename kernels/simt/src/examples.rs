@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use precast_core::{Arch, Key, KeyVariant, Registry, Tolerance};
 
+use crate::branches::Branches;
 use crate::compile::Simt;
 use crate::error::CompileError;
 use crate::suite::{ARCHS, Check, SEEDS, check_each};
@@ -41,6 +42,9 @@ pub enum CheckError {
     /// Tolerances within which outputs without meaning are: zeros are at a distance of 1.
     #[error("{}\nZeros are at a distance of 1: `tolerance` is what rounding explains", .0.join("\n"))]
     Loose(Vec<String>),
+    /// Lines of the sources that no launch reaches.
+    #[error("no sample executes\n  {}\nAdd one to `samples` that does, or remove the lines", .0.join("\n  "))]
+    Unexecuted(Vec<String>),
     /// Some kernels have a fault: the first of each, with the lines of the accesses.
     #[error("{}\n{said}", .faults.join("\n"))]
     Faults {
@@ -75,7 +79,8 @@ impl fmt::Debug for CheckError {
 ///
 /// # Errors
 /// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++; before that a dtype that
-/// no example has, and a tolerance of 1 or more.
+/// no example has, and a tolerance of 1 or more; where nothing else is wrong, lines that no sample executes, except those
+/// that trap.
 pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Result<Checked, CheckError> {
     let (examples, archs) = (kernels.examples(), archs.into_iter().collect());
     let checks = Check::of(builds(&examples, &archs)?);
@@ -90,13 +95,17 @@ pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Resul
         list.lock().unwrap_or_else(PoisonError::into_inner).push(said.to_owned());
         Ok(())
     };
-    let sum = check_each(&Simt::of_this_program()?, &checks, &SEEDS, &Ok, &done);
+    let mut simt = Simt::of_this_program()?;
+    simt.branches = Some(Branches::default());
+    let sum = check_each(&simt, &checks, &SEEDS, &Ok, &done);
+    let unexecuted = simt.branches.as_ref().map_or(Vec::new(), Branches::unexecuted);
     let [kernels, faults] = [passed, faults].map(|list| {
         let mut list = list.into_inner().unwrap_or_else(PoisonError::into_inner);
         list.sort_unstable();
         list
     });
     match sum {
+        Ok(_) if !unexecuted.is_empty() => Err(CheckError::Unexecuted(unexecuted)),
         Ok(sum) => Ok(Checked { kernels, sum }),
         Err(error) => Err(CheckError::Faults { faults, said: error.to_string() }),
     }

@@ -5,6 +5,7 @@
 
 #![deny(missing_docs)]
 
+mod branches;
 mod check;
 mod compile;
 mod cost;

@@ -1,13 +1,15 @@
 //! A kernel in memory: where its shared variables and constants are, and how it is launched.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_core::Geometry;
 
+use crate::branches;
 use crate::cost::Count;
 use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
@@ -28,11 +30,17 @@ pub struct Program {
     base: u64,
     /// Costs of launches, if they are counted. Held by each: static shared memory is the program's own.
     counts: Mutex<Option<Vec<RawCount>>>,
-    _library: Library,
+    /// Where its blocks of code begin, if it was compiled to say which are executed.
+    blocks: Vec<u64>,
+    library: ManuallyDrop<Library>,
 }
 
+/// Says of an address in memory whether the call that returns to it has been made.
+type Executed = unsafe extern "C" fn(u64) -> bool;
+
 impl Program {
-    pub(crate) fn load(what: &str, file: PathBuf) -> Result<Self, CompileError> {
+    /// Loads a shared object. Its object file is read for where blocks begin.
+    pub(crate) fn load(what: &str, file: PathBuf, traced: Option<&Path>) -> Result<Self, CompileError> {
         let failed = |why: String| CompileError::Load { what: what.to_owned(), why };
         let bytes = std::fs::read(&file).map_err(io(&file))?;
         let parsed = object::File::parse(&*bytes).map_err(|error| failed(error.to_string()))?;
@@ -92,7 +100,15 @@ impl Program {
                 symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))
             }),
         };
-        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts: Mutex::new(None), _library: library })
+        let blocks = match traced {
+            None => Vec::new(),
+            Some(object) => {
+                let object = std::fs::read(object).map_err(io(object))?;
+                branches::calls(&object, &bytes).ok_or_else(|| failed("its calls are not found".to_owned()))?
+            }
+        };
+        let (counts, library) = (Mutex::new(None), ManuallyDrop::new(library));
+        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts, blocks, library })
     }
 
     /// Static shared memory in bytes.
@@ -129,9 +145,31 @@ impl Program {
         since.iter().map(|count| Count::new(count, self.base)).collect()
     }
 
+    /// Returns file and line of each block of code, and whether it was executed.
+    pub(crate) fn executed(&self) -> Vec<((String, u32), bool)> {
+        if self.blocks.is_empty() {
+            return Vec::new();
+        }
+        // SAFETY: coverage.cc defines it with this signature.
+        let executed = unsafe { self.library.get::<Executed>("simt_executed") }.expect("the machine has it");
+        let places = branches::places(&self.blocks, &self.file).into_iter().zip(&self.blocks);
+        // SAFETY: it reads a table.
+        places.filter_map(|(place, block)| Some((place?, unsafe { executed(self.base + block) }))).collect()
+    }
+
     /// The source line of an instruction.
     pub(crate) fn line(&self, count: &Count) -> String {
         lines(count.address, &self.file)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Another program at its place would have its blocks executed.
+        if self.blocks.is_empty() {
+            // SAFETY: nothing of it is used any more.
+            unsafe { ManuallyDrop::drop(&mut self.library) };
+        }
     }
 }
 

@@ -1,0 +1,105 @@
+//! Lines of a program's sources that no sample executes. g++ begins each block of code with a call.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
+use precast_core::Source;
+
+use crate::report::SOURCES;
+
+/// Option under which each block begins with a call.
+pub(crate) const TRACE: &str = "-fsanitize-coverage=trace-pc";
+/// Function that is called.
+const CALLED: &str = "__sanitizer_cov_trace_pc";
+
+/// Blocks of code of all programs, by file and line.
+#[derive(Default)]
+pub(crate) struct Branches(Mutex<BTreeMap<(String, u32), Line>>);
+
+/// A line that begins a block.
+struct Line {
+    executed: bool,
+    text: String,
+}
+
+impl Branches {
+    /// Adds the blocks of a program of a source: lines of its files, and whether they were executed.
+    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = ((String, u32), bool)>) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = source.file();
+        for (place, executed) in blocks {
+            let (name, number) = &place;
+            let header = source.headers.iter().find(|(header, _)| name.ends_with(header));
+            let Some(text) = (*name == file).then_some(source.text).or(header.map(|(_, text)| *text)) else { continue };
+            let text = text.lines().nth((*number as usize).saturating_sub(1)).unwrap_or_default().trim().to_owned();
+            lines.entry(place).or_insert(Line { executed: false, text }).executed |= executed;
+        }
+    }
+
+    /// Returns `file:line: text` of each line that no sample executes. A trap is not to be executed.
+    pub fn unexecuted(&self) -> Vec<String> {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = lines.iter().filter(|(_, line)| !line.executed && !line.text.contains("trap"));
+        missing.map(|((file, number), line)| format!("{file}:{number}: {}", line.text)).collect()
+    }
+}
+
+/// Returns where the calls return to, in a shared object of one object file, as addresses in the former. None if either
+/// cannot be read.
+pub(crate) fn calls(object: &[u8], shared: &[u8]) -> Option<Vec<u64>> {
+    let (object, shared) = (object::File::parse(object).ok()?, object::File::parse(shared).ok()?);
+    let is_function = |symbol: &object::Symbol<'_, '_>| symbol.kind() == SymbolKind::Text && symbol.size() > 0;
+    let placed: BTreeMap<&str, u64> = shared
+        .symbols()
+        .filter(is_function)
+        .filter_map(|symbol| Some((symbol.name().ok()?, symbol.address())))
+        .collect();
+    let mut calls = Vec::new();
+    for section in object.sections() {
+        let mut functions: Vec<_> = object.symbols().filter(is_function).collect();
+        functions.retain(|function| function.section_index() == Some(section.index()));
+        for (offset, relocation) in section.relocations() {
+            let RelocationTarget::Symbol(target) = relocation.target() else { continue };
+            if object.symbol_by_index(target).ok()?.name() != Ok(CALLED) {
+                continue;
+            }
+            let inside = |function: &&object::Symbol<'_, '_>| {
+                (function.address()..function.address() + function.size()).contains(&offset)
+            };
+            let Some(function) = functions.iter().find(inside) else { continue };
+            // The relocation is of the call's last four bytes.
+            let address = placed.get(function.name().ok()?).map(|placed| placed + offset - function.address() + 4);
+            calls.extend(address);
+        }
+    }
+    Some(calls)
+}
+
+/// Returns file and line of each call that returns to an address: of what is inlined, where it is written. None for a
+/// line of the machine.
+pub(crate) fn places(addresses: &[u64], file: &Path) -> Vec<Option<(String, u32)>> {
+    let addr2line =
+        Command::new("addr2line").arg("--exe").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let output = addr2line.and_then(|mut child| {
+        let asked: String = addresses.iter().map(|address| format!("{:#x}\n", address - 1)).collect();
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // It answers each line before it reads the next: a full pipe would stop both.
+        let writing = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
+        let output = child.wait_with_output()?;
+        writing.join().expect("writing does not panic")?;
+        Ok(output)
+    });
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().map(place).collect()
+}
+
+/// Parses a line of addr2line.
+fn place(line: &str) -> Option<(String, u32)> {
+    let line = line.split(" (discriminator").next()?.strip_prefix(SOURCES)?.strip_prefix('/')?;
+    let (file, number) = line.trim_start_matches("./").rsplit_once(':')?;
+    Some((file.to_owned(), number.parse().ok()?))
+}
