@@ -1,5 +1,5 @@
-//! Packages each crate that others may depend on, builds each from what it holds, and a trainer with kernels from all
-//! of them: no path leaves a package. Nothing is published.
+//! Goes through the publication of each crate that others may depend on, up to the upload; builds each from what it holds,
+//! and a trainer with kernels from all of them: no path leaves a package. Nothing is published.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub fn check() -> Result<()> {
     let listed = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
     let listed: Value = serde_json::from_str(&listed)?;
     let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo names its packages");
-    let mut package = cargo(&["package", "--workspace", "--offline", "--allow-dirty"]);
+    let mut package = cargo(&["publish", "--workspace", "--dry-run", "--allow-dirty"]);
     let mut names = Vec::new();
     for found in listed["packages"].as_array().context("cargo lists packages")? {
         let name = text(&found["name"])?;
@@ -49,7 +49,7 @@ fn trainer(names: &[(String, String)], target: &Path) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut build = cargo(&["build", "--offline", "--features", "sm_121"]);
     for (name, version) in names {
-        let file = target.join("package").join(format!("{name}-{version}.crate"));
+        let file = target.join("package/tmp-crate").join(format!("{name}-{version}.crate"));
         let bytes = fs::metadata(&file).with_context(|| file.display().to_string())?.len();
         ensure!(bytes <= MOST_BYTES, "{} has {bytes} bytes, more than {MOST_BYTES}", file.display());
         output(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(dir.path()))?;

@@ -2,6 +2,7 @@
 //! were before, when one compiled its kernels by NVRTC and the other gave PTX to the driver.
 
 use std::error::Error;
+use std::time::Instant;
 
 #[cfg(feature = "before")]
 use before::{blur::Blur, histogram::Histogram};
@@ -15,6 +16,7 @@ const WIDTH: usize = 640;
 const HEIGHT: usize = 480;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
     let context = CudaContext::new(0)?;
     // Both are loaded before either launches.
     let (blur, histogram) = (Blur::new(&context)?, Histogram::new(&context)?);
@@ -31,6 +33,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Of 640 columns 289 are black, 289 white, and 62 between them.
     assert_eq!((shares[20], shares[220], shares.iter().sum::<u32>()), (45, 45, 90));
-    println!("45 % of the pixels are black, 45 % white");
+    println!("45 % of the pixels are black, 45 % white: known after {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
     Ok(())
 }

@@ -16,7 +16,7 @@ pub fn bundle() -> Result<Bundle<'static>, Box<dyn Error>> {
     Ok(precast_runtime::embedded!().bundle(&KERNELS)?)
 }
 
-/// Loads every kernel of this program into the context of a GPU, once in a process.
+/// Loads every kernel of this program into the context of a GPU, before the first launch.
 pub fn load(gpu: u32) -> Result<Modules, Box<dyn Error>> {
     Ok(Modules::open(gpu, &bundle()?, &KERNELS.examples())?)
 }

@@ -52,17 +52,9 @@ impl Blur {
     ) -> Result<(), Box<dyn Error>> {
         let n = image.len() as i32;
         let (image, _i) = image.device_ptr_mut(stream);
+        let (launcher, grid) = (self.modules.on(stream), Geometry::linear((n as u32).div_ceil(1024), 1024));
         // SAFETY: an image of n pixels.
-        unsafe {
-            kernels::scale(
-                self.modules.on(stream),
-                Geometry::linear((n as u32).div_ceil(1024), 1024),
-                image,
-                by,
-                to,
-                n,
-            )?
-        };
+        unsafe { kernels::scale(launcher, grid, image, by, to, n)? };
         Ok(())
     }
 
