@@ -96,17 +96,14 @@ impl CubinCode {
     }
 }
 
-/// Returns an entry symbol without the digest, which C++ may mangle to stand within.
+/// Returns an entry symbol without its digest, which ends it, or the name within one that C++ mangles.
 fn without_digest(entry: &str) -> String {
-    let mut parts = entry.split("__");
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_at_checked(16) {
-            Some((digits, rest)) if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) => kept += rest,
-            _ => kept += &format!("__{part}"),
-        }
+    let ends = |rest: &str| rest.len() >= 16 && rest.bytes().take(16).all(|digit| digit.is_ascii_hexdigit());
+    let mut parts = entry.match_indices("__").map(|(at, _)| entry.split_at(at));
+    match parts.find(|(_, digest)| entry.starts_with("_Z") && ends(&digest[2..])) {
+        Some((before, digest)) => before.to_owned() + &digest[18..],
+        None => entry.rsplit_once("__").map_or(entry, |(name, _)| name).to_owned(),
     }
-    kept
 }
 
 /// Rewrites a symbol table with names in place of string table offsets.
@@ -159,6 +156,17 @@ mod tests {
         // The compiler's release, in its note.
         assert_eq!(read(&replaced(b"V13.0.88", b"V13.0.89")), code);
         assert!(OTHERS.iter().all(|other| read(other) != code));
+    }
+
+    #[test]
+    fn a_digest_ends_a_name_also_within_a_mangled_one() {
+        for (entry, name) in [
+            ("row_sum__0123456789abcdef", "row_sum"),
+            ("_Z23scale__0123456789abcdefIfEvPT_", "_Z23scaleIfEvPT_"),
+            ("_Z25my__scale__0123456789abcdefPf", "_Z25my__scalePf"),
+        ] {
+            assert_eq!(without_digest(entry), name);
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Goes through the publication of each crate that others may depend on, up to the upload; builds each from what it holds,
-//! and a trainer with kernels from all of them: no path leaves a package. Nothing is published.
+//! Publishes each crate that others may depend on, but for the upload: builds each from what it holds, and a trainer with
+//! kernels from all of them. No path leaves a package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
