@@ -30,7 +30,7 @@ extern "C" void __sanitizer_cov_trace_pc() {
     }
 }
 
-// Whether the call that returns to this address has been made. Where nothing more could be kept, it may have been.
+// True if the call that returns to this address has been made, or may have been where no place was left.
 extern "C" bool simt_executed(uintptr_t pc) {
     const std::atomic<uintptr_t>* place = find(pc);
     return place == nullptr || place->load(std::memory_order_relaxed) == pc;

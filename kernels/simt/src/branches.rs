@@ -1,7 +1,7 @@
 //! Lines of a program's sources that no sample executes. g++ begins each block of code with a call.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 use precast_core::Source;
 
+use crate::error::CompileError;
 use crate::report::SOURCES;
 
 /// Option under which each block begins with a call.
@@ -81,7 +82,10 @@ pub(crate) fn calls(object: &[u8], shared: &[u8]) -> Option<Vec<u64>> {
 
 /// Returns file and line of each call that returns to an address: of what is inlined, where it is written. None for a
 /// line of the machine.
-pub(crate) fn places(addresses: &[u64], file: &Path) -> Vec<Option<(String, u32)>> {
+///
+/// # Errors
+/// [`CompileError::Io`] where addr2line does not answer.
+pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<(String, u32)>>, CompileError> {
     let addr2line =
         Command::new("addr2line").arg("--exe").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let output = addr2line.and_then(|mut child| {
@@ -93,8 +97,13 @@ pub(crate) fn places(addresses: &[u64], file: &Path) -> Vec<Option<(String, u32)
         writing.join().expect("writing does not panic")?;
         Ok(output)
     });
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.lines().map(place).collect()
+    let failed = |error| CompileError::Io { what: "addr2line".to_owned(), error };
+    let text = String::from_utf8_lossy(&output.map_err(failed)?.stdout).into_owned();
+    let places: Vec<_> = text.lines().map(place).collect();
+    match places.len() == addresses.len() {
+        true => Ok(places),
+        false => Err(failed(io::Error::other("it does not name a line of each address"))),
+    }
 }
 
 /// Parses a line of addr2line.

@@ -146,7 +146,7 @@ fn check_program(
         Ok(())
     })?;
     if let Some(branches) = &simt.branches {
-        branches.add(source, program.executed());
+        branches.add(source, program.executed()?);
     }
     Ok((outcome, program.static_shared_bytes()))
 }

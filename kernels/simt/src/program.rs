@@ -146,15 +146,18 @@ impl Program {
     }
 
     /// Returns file and line of each block of code, and whether it was executed.
-    pub(crate) fn executed(&self) -> Vec<((String, u32), bool)> {
+    ///
+    /// # Errors
+    /// [`CompileError::Io`] where addr2line does not answer.
+    pub(crate) fn executed(&self) -> Result<Vec<((String, u32), bool)>, CompileError> {
         if self.blocks.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         // SAFETY: coverage.cc defines it with this signature.
         let executed = unsafe { self.library.get::<Executed>("simt_executed") }.expect("the machine has it");
-        let places = branches::places(&self.blocks, &self.file).into_iter().zip(&self.blocks);
+        let places = branches::places(&self.blocks, &self.file)?.into_iter().zip(&self.blocks);
         // SAFETY: it reads a table.
-        places.filter_map(|(place, block)| Some((place?, unsafe { executed(self.base + block) }))).collect()
+        Ok(places.filter_map(|(place, block)| Some((place?, unsafe { executed(self.base + block) }))).collect())
     }
 
     /// The source line of an instruction.

@@ -38,8 +38,8 @@ impl Sole {
     /// Takes the right to open a device.
     ///
     /// # Errors
-    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Loaded`] or [`DriverError::Launched`] if modules
-    /// are loaded beside cudarc.
+    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Loaded`] or [`DriverError::Launched`] if
+    /// modules are loaded beside cudarc.
     pub fn take() -> Result<Self, DriverError> {
         Self::taken(|before| match before {
             State::Loaded(_) => Err(DriverError::Loaded),

@@ -1,5 +1,5 @@
-//! Publishes each crate that others may depend on, but for the upload: builds each from what it holds, and a trainer with
-//! kernels from all of them. No path leaves a package.
+//! Publishes each crate that others may depend on, but for the upload: builds each from what it holds, and a trainer
+//! with kernels from all of them. No path leaves a package.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Blurs an image on the first GPU and counts its pixels, by kernels of two libraries; with `--features before` as these
-//! were before, when one compiled its kernels by NVRTC and the other gave PTX to the driver.
+//! Blurs an image on the first GPU and counts its pixels, by kernels of two libraries; with `--features before` as
+//! these were before, when one compiled its kernels by NVRTC and the other gave PTX to the driver.
 
 use std::error::Error;
 use std::time::Instant;

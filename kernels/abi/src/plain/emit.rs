@@ -90,7 +90,8 @@ fn unit(file: &File, out: &str, command: &str) -> String {
     format!(
         "\npub static {}: PlainUnit = PlainUnit {{\n    source: Source {{\n        path: {:?},\n        \
          text: include_str!({:?}),\n        headers: {headers},\n        common: &source::AS_IT_IS,\n    }},\n    \
-         entries: &{entries:?},\n    instances: &{:?},\n    interface: {:?},\n    file: {out:?},\n    command: {command:?},\n}};\n",
+         entries: &{entries:?},\n    instances: &{:?},\n    interface: {:?},\n    file: {out:?},\n    \
+         command: {command:?},\n}};\n",
         name_of(file),
         file.path,
         file.from_out,

@@ -3,45 +3,34 @@
 /// Returns a symbol of `extern "C"` as it is, and one that C++ mangles with each of these names in braces, without its
 /// length: `_Z5scaleIfEvPT_` is `_Z{scale}IfEvPT_`.
 pub(super) fn braced(symbol: &str, names: &[&str]) -> String {
-    let (mut written, mut rest) = (String::new(), symbol);
     if !symbol.starts_with("_Z") {
         return symbol.to_owned();
     }
-    while let Some(first) = rest.chars().next() {
-        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).count();
-        // `S1_` and `T0_` refer to what came before, `A16_` is an array, `Lj128E` a number.
-        let until = |end: char| rest.find(end).map_or(rest.len(), |at| at + 1);
-        let skipped = match first {
-            'S' | 'T'
-                if rest[1..]
-                    .trim_start_matches(|c: char| c.is_ascii_digit() || c.is_ascii_uppercase())
-                    .starts_with('_') =>
-            {
-                until('_')
-            }
-            'A' if digits(&rest[1..]) > 0 => until('_'),
-            'L' if digits(rest[1..].trim_start_matches(|c: char| c.is_ascii_lowercase())) > 0
-                && !rest[1..].starts_with('_') =>
-            {
-                until('E')
-            }
-            _ => 0,
-        };
-        if skipped > 0 {
-            written.push_str(&rest[..skipped]);
-            rest = &rest[skipped..];
-            continue;
+    let (mut written, mut rest) = (String::new(), symbol);
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+        let name = rest[..digits].parse().ok().and_then(|bytes: usize| rest.get(digits..digits + bytes));
+        let end = name.map_or_else(|| no_name(rest).unwrap_or(1), |name| digits + name.len());
+        match name.filter(|name| names.contains(name)) {
+            Some(name) => written.push_str(&format!("{{{name}}}")),
+            None => written.push_str(&rest[..end]),
         }
-        let length = digits(rest);
-        let name = rest[..length].parse().ok().and_then(|bytes: usize| rest.get(length..length + bytes));
-        match name {
-            Some(name) if names.contains(&name) => written.push_str(&format!("{{{name}}}")),
-            Some(name) => written.push_str(&rest[..length + name.len()]),
-            None => written.push(first),
-        }
-        rest = &rest[name.map_or(first.len_utf8(), |name| length + name.len())..];
+        rest = &rest[end..];
     }
     written
+}
+
+/// Returns the size of what begins a text and has digits that are no length: a reference to what came before (`S1_`,
+/// `T0_`), an array (`A16_`), a number (`Lj128E`).
+fn no_name(text: &str) -> Option<usize> {
+    let (kind, rest) = text.split_at_checked(1)?;
+    let (rest, end) = match kind {
+        "S" | "T" => (rest.trim_start_matches(|char: char| char.is_ascii_digit() || char.is_ascii_uppercase()), '_'),
+        "A" => (rest.trim_start_matches(|char: char| char.is_ascii_digit()), '_'),
+        "L" => (rest.trim_start_matches(|char: char| char.is_ascii_digit() || char.is_ascii_lowercase()), 'E'),
+        _ => return None,
+    };
+    rest.starts_with(end).then(|| text.len() - rest.len() + 1)
 }
 
 #[cfg(test)]
@@ -59,7 +48,7 @@ mod tests {
             ("_Z8my_scaleP6a5scaleRA16_f", "_Z8my_scaleP6a5scaleRA16_f"),
             ("_Z15scale_and_shiftS1_5scale", "_Z15scale_and_shiftS1_{scale}"),
             ("_ZN3two5scaleILb1ELj5ELl5EEEvv", "_ZN3two{scale}ILb1ELj5ELl5EEEvv"),
-            ("_Z5scaleIL4kind5EEvv", "_Z{scale}IL4kind5EEvv"),
+            ("_Z5scaleIL4kind5EEvP8my_scale", "_Z{scale}IL4kind5EEvP8my_scale"),
         ] {
             assert_eq!(braced(symbol, &["scale"]), expected);
         }

@@ -66,8 +66,8 @@ const ARGUMENTS: &str = "-xc++ -std=c++17 -nostdinc -nostdinc++ --target=x86_64-
     -D__CUDACC__ -D__CUDACC_RTC__ -D__CUDA_ARCH__=900";
 
 /// Reads the kernels of a file, in its order, then these instances of its templates, and adds the structs that they
-/// take to `records`. Headers are found beside the file that includes them and in `folders`; `scratch` is for a header of
-/// this program.
+/// take to `records`. Headers are found beside the file that includes them and in `folders`; `scratch` is for a header
+/// of this program.
 ///
 /// # Errors
 /// No libclang; a declaration that does not parse, or that Rust has no type for, with file and line; no kernel; no
@@ -106,8 +106,9 @@ pub(super) fn entries(
     if let Some(fault) = unit.get_diagnostics().iter().find(|diagnostic| own(diagnostic)) {
         let place = fault.get_location().get_file_location();
         let of = place.file.map_or_else(|| file.to_owned(), |file| file.get_path());
-        if of == file && place.line > lines {
-            let instance = instances[((place.line - lines) as usize).saturating_sub(1).min(instances.len() - 1)];
+        // Each has a line behind the file's.
+        let instance = place.line.checked_sub(lines + 1).and_then(|index| instances.get(index as usize));
+        if let Some(instance) = instance.filter(|_| of == file) {
             bail!("{}: `{instance}` is no instance of a kernel: {}", of.display(), fault.get_text());
         }
         bail!("{}:{}: {}", of.display(), place.line, fault.get_text());
@@ -203,7 +204,10 @@ fn entry(kernel: &Entity<'_>, instance: Option<&str>, records: &mut Records) -> 
         end = value.offset + value.bytes;
         parameters.push(value);
     }
-    let name = instance.map_or(name, |instance| instance.replace(", ", ",").replace(' ', "_"));
+    let name = match instance.and_then(|instance| instance.split_once('<')) {
+        None => name,
+        Some((_, arguments)) => name + "<" + &arguments.replace(", ", ",").replace(' ', "_"),
+    };
     Ok(Entry { name, symbol, parameters })
 }
 

@@ -39,7 +39,7 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], instances: &[String],
     let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
     instances.iter().try_for_each(|instance| has_one(instance, &files, &texts))?;
     for (file, text) in files.iter().zip(texts) {
-        let instances: Vec<&str> = instances.iter().map(String::as_str).filter(|it| has(&text, it)).collect();
+        let instances: Vec<&str> = instances.iter().map(String::as_str).filter(|it| has(file, &text, it)).collect();
         let entries = match file.extension().is_some_and(|end| end == "ptx") {
             true => read::ptx_entries(file, &text)?,
             false => read::entries(file, &folders, &instances, scratch.path(), &mut records)?,
@@ -67,10 +67,12 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], instances: &[String],
 }
 
 /// True for a file that has the name of an instance's template: `scale` of `of::scale<float>`.
-fn has(text: &str, instance: &str) -> bool {
+fn has(file: &Path, text: &str, instance: &str) -> bool {
     let template = instance.split('<').next().unwrap_or_default();
     let name = template.rsplit("::").next().unwrap_or_default().trim();
-    source::words::code(text).split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == name)
+    let code = source::words::code(text);
+    let mut words = code.split(|char: char| !char.is_alphanumeric() && char != '_');
+    file.extension().is_none_or(|end| end != "ptx") && words.any(|word| word == name)
 }
 
 /// Refuses an instance that is not of one file alone.
@@ -78,7 +80,7 @@ fn has_one(instance: &str, files: &[PathBuf], texts: &[String]) -> Result<()> {
     let of: Vec<String> = files
         .iter()
         .zip(texts)
-        .filter(|(_, text)| has(text, instance))
+        .filter(|(file, text)| has(file, text, instance))
         .map(|(file, _)| file.display().to_string())
         .collect();
     match &of[..] {
@@ -181,17 +183,20 @@ mod tests {
 
     #[test]
     fn names_that_cpp_mangles_and_instances_of_templates_are_kernels() {
-        let text = "namespace of { __global__ void shift(float* x, int n) {} }\n\
+        let text = "namespace of { __global__ void shift(float* x, int n) {} template <class T> __global__ void fill(T) {} }\n\
                     template <typename T> struct rows { T* at; int count; };\n\
                     template <typename T, int N> __global__ void scale(rows<T> x, T by) { nothing(x); }";
-        let written = of_instances(text, &["scale<float, 128>", "scale<unsigned long long, 1>"]).unwrap();
+        let written =
+            of_instances(text, &["scale<float, 128>", "scale<unsigned long long, 1>", "of::fill<int>"]).unwrap();
         for part in [
-            "entries: &[\"shift\", \"scale\"],\n    instances: &[\"scale<float, 128>\", \"scale<unsigned long long, 1>\"],",
+            "entries: &[\"shift\", \"scale\", \"fill\"],\n    instances: &[\"scale<float, 128>\", \"scale<unsigned long long, \
+             1>\", \"of::fill<int>\"],",
             "A_CU SHIFT = \"shift\" as \"_ZN2of{shift}EPfi\",\n    shift(x: address = 0, n: i32 = 8)",
             "A_CU SCALE_FLOAT_128 = \"scale<float,128>\" as \"_Z{scale}IfLi128EEv4rowsIT_ES1_\",\n    \
              scale_float_128(x: rows_float_ = 0, by: f32 = 16)",
             "SCALE_UNSIGNED_LONG_LONG_1 = \"scale<unsigned_long_long,1>\"",
             "by: u64 = 16)",
+            "A_CU FILL_INT = \"fill<int>\" as \"_ZN2of{fill}IiEEvT_\",\n    fill_int(unnamed_0: i32 = 0)",
             "--instance 'scale<float, 128>'",
         ] {
             assert!(written.contains(part), "{part}\n{written}");
