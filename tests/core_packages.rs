@@ -75,7 +75,7 @@ fn is_word(text: &str, word: &str) -> bool {
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for name in names_in(directory) {
         let path = directory.join(&name);
-        let is_of_package = !["tests", "tests.rs", "snapshots", "fuzz"].contains(&&*name);
+        let is_of_package = !["tests", "tests.rs", "snapshots"].contains(&&*name);
         match path.extension().and_then(|ending| ending.to_str()) {
             None if path.is_dir() && is_of_package && !path.join("Cargo.toml").is_file() => sources(&path, found),
             Some("rs" | "cu" | "cuh" | "h" | "cc") if is_of_package => found.push(path),

@@ -9,7 +9,7 @@ mod alike;
 mod connection;
 mod control;
 mod error;
-mod frame;
+pub mod frame;
 mod launch;
 mod launcher;
 mod rendezvous;

@@ -10,6 +10,7 @@ mod demo;
 mod deny;
 mod docs;
 mod examples;
+mod fuzz;
 mod golden;
 mod gpu;
 mod lines;
@@ -52,8 +53,8 @@ enum Task {
     Emulate,
     /// The same, and compare it with a build in another directory
     Aarch64,
-    /// Test, then run every kernel on the CPU with three seeds, then page, then prove the artifact: locked,
-    /// reproducible, published, built offline; DIR receives what to upload
+    /// Test, then run every kernel on the CPU with three seeds, every fuzz target for four seconds, then page, then
+    /// prove the artifact: locked, reproducible, published, built offline; DIR receives what to upload
     Ci {
         #[arg(default_value = "target/ci")]
         dir: PathBuf,
@@ -78,6 +79,17 @@ enum Task {
     Abi,
     /// The part of ci that builds, runs and tests docs/examples, and plants mistakes in one
     Examples,
+    /// Search for inputs that break a parser, by the targets of tests/fuzz, or those named; target/fuzz/of keeps what is
+    /// found
+    Fuzz {
+        targets: Vec<String>,
+        /// Time of each target
+        #[arg(long, default_value_t = 4)]
+        seconds: u64,
+        /// Inputs of each target, in place of a time
+        #[arg(long, conflicts_with = "seconds")]
+        executions: Option<u64>,
+    },
     /// Build the pages as a site with a search, by mdbook from crates.io; fails on a broken link
     Docs,
     /// Check licenses and sources of dependencies against deny.toml
@@ -167,6 +179,9 @@ fn run(task: Task) -> Result<()> {
         Task::Page => ci::page::check(),
         Task::Abi => abi::abi(),
         Task::Examples => examples::all(),
+        Task::Fuzz { targets, seconds, executions } => {
+            fuzz::fuzz(&targets, &executions.map_or(fuzz::Most::Seconds(seconds), fuzz::Most::Executions))
+        }
         Task::Docs => docs::docs(),
         Task::Deny => deny::check(),
         Task::Workflows => workflow::lint(),

@@ -8,13 +8,14 @@ use anyhow::Result;
 use super::checkout::aot;
 use super::{fresh, install, offline, packages, page, published, released, reproducible, rows};
 use crate::run::{FEATURES, cargo, step};
-use crate::{examples, setup, simt, test};
+use crate::{examples, fuzz, setup, simt, test};
 
 /// Runs every check that needs no GPU. `out` receives bundle, locks and provenance.
 pub fn ci(out: &Path) -> Result<()> {
     test::test()?;
     test::faults()?;
     simt::simt("")?;
+    fuzz::fuzz(&[], &fuzz::Most::Seconds(4))?;
     page::check()?;
     examples::all()?;
     prove(out)

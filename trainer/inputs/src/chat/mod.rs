@@ -23,4 +23,7 @@ pub use messages::has_assistant;
 pub use renderer::ChatTemplate;
 pub use source::{ChatSource, TOOL_USE, token, tokenizer_config};
 pub use template::date;
+/// Templates without their process, for a program that searches for those that break them.
+#[cfg(fuzzing)]
+pub use templates::Templates;
 pub use turn_end::TurnEnd;

@@ -61,6 +61,9 @@ impl Template {
         }
         let (text, has_marks) = marks::with_filter(text);
         environment.set_recursion_limit(MOST_CALLS);
+        // In a process of its own, time is what ends it.
+        #[cfg(fuzzing)]
+        environment.set_fuel(Some(100_000));
         environment.add_template_owned(NAME, text).map_err(|error| what(&error))?;
         Ok(Self { environment, constants: constants.to_vec(), has_marks })
     }

@@ -7,7 +7,7 @@ use super::template::{Ending, Template};
 use super::{ChatSource, Conversation, messages, reasoned};
 
 /// The templates of a model, in the process that renders by them.
-pub(super) struct Templates {
+pub struct Templates {
     default: Template,
     /// For conversations with tools; none where one template serves all.
     tool_use: Option<Template>,
@@ -18,7 +18,7 @@ impl Templates {
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub(super) fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Self, String> {
+    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Self, String> {
         let template = |text: &str| Template::new(text, &source.constants, date);
         let tool_use = source.tool_use.as_deref().map(template).transpose()?;
         Ok(Self { default: template(&source.default)?, tool_use })
@@ -28,7 +28,7 @@ impl Templates {
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub(super) fn prompt(&self, messages: &Value, tools: Option<&Value>) -> Result<String, String> {
+    pub fn prompt(&self, messages: &Value, tools: Option<&Value>) -> Result<String, String> {
         let messages = messages::read(messages, messages::Purpose::Prompt)?;
         let tools = tools.map(messages::tools).transpose()?;
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
@@ -40,7 +40,7 @@ impl Templates {
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub(super) fn conversation(
+    pub fn conversation(
         &self,
         prompt: Option<&Value>,
         messages: &Value,
