@@ -12,30 +12,30 @@ use crate::support::FOREVER;
 use crate::support::prelude::*;
 
 /// One layer: a run is short, for it is repeated for each of its changes to the disk.
-fn case() -> Case {
+pub fn case() -> Case {
     Case::of_layers(1, 17 * 9)
 }
 
-fn run(case: &Case, out: &str, steps: u32, every: u32, more: &str) -> Command {
+pub fn run(case: &Case, out: &str, steps: u32, every: u32, more: &str) -> Command {
     let length = format!("--steps {steps} --checkpoint-every {every}");
     case.distill(out, ["--lr 1e-2 --shuffle true --seed 3", &length, more])
 }
 
 /// The results of a run that nothing disturbs.
-fn undisturbed(case: &Case, steps: u32, more: &str) -> Results {
+pub fn undisturbed(case: &Case, steps: u32, more: &str) -> Results {
     run(case, "whole", steps, 0, more).succeeds();
     case.results("whole")
 }
 
 /// Results that a kill must not change.
-type Results = (Vec<u8>, Vec<StepRecord>);
+pub type Results = (Vec<u8>, Vec<StepRecord>);
 
-fn lines(case: &Case) -> Vec<u8> {
+pub fn lines(case: &Case) -> Vec<u8> {
     fs::read(case.path("out/metrics.jsonl")).unwrap_or_default()
 }
 
 /// The lines that a resumed run keeps: those of the steps of its last checkpoint.
-fn kept(case: &Case) -> Vec<u8> {
+pub fn kept(case: &Case) -> Vec<u8> {
     let steps = if case.has("out") { last_checkpoint(&case.out()) } else { 0 };
     lines(case).split_inclusive(|byte| *byte == b'\n').take(steps as usize).flatten().copied().collect()
 }

@@ -33,6 +33,7 @@ mod examples;
 mod experts;
 mod export;
 mod faults;
+mod file_faults;
 mod fits;
 mod formulas;
 mod gauge;

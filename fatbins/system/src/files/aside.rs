@@ -63,7 +63,7 @@ impl Aside {
     pub fn new(target: &Path) -> io::Result<Self> {
         fs::create_dir_all(parent(target))?;
         settle(target)?;
-        fault::point();
+        fault::point()?;
         let path = tempfile::Builder::new().prefix(&prefix(target)).tempdir_in(parent(target))?.keep();
         let lock = File::open(&path)?;
         // Without directory locks, leftovers look like directories in use, and stay.
@@ -112,7 +112,7 @@ impl Aside {
     /// # Errors
     /// Any I/O error.
     pub fn create(&self, name: &str) -> io::Result<Writer> {
-        fault::point();
+        fault::point()?;
         let file = File::create(self.path.join(name))?;
         Ok(Writer { name: name.to_owned(), file, hasher: Hasher::default() })
     }
@@ -193,7 +193,7 @@ impl Drop for Aside {
 
 /// Exchanges two names atomically; false if the file system cannot.
 fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
-    fault::point();
+    fault::point()?;
     placing();
     match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
@@ -203,7 +203,7 @@ fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
 }
 
 fn remove_all(path: &Path) -> io::Result<()> {
-    fault::point();
+    fault::point()?;
     match fs::symlink_metadata(path)?.is_dir() {
         true => fs::remove_dir_all(path),
         false => fs::remove_file(path),

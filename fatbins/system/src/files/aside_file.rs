@@ -47,7 +47,7 @@ impl AsideFile {
     /// Like [`Self::new`], but leaves the files of killed processes where they are.
     pub(super) fn create(target: &Path) -> io::Result<Self> {
         fs::create_dir_all(parent(target))?;
-        fault::point();
+        fault::point()?;
         let file = tempfile::Builder::new().prefix(&aside::prefix(target)).tempfile_in(parent(target))?;
         // Without locks, leftovers look like files in use, and stay.
         let _ = flock(file.as_file(), FlockOperation::NonBlockingLockExclusive);
@@ -61,9 +61,9 @@ impl AsideFile {
     pub fn publish(self, existing: Existing) -> io::Result<()> {
         let Self { file, target } = self;
         readable(file.path(), 0o644)?;
-        fault::point();
+        fault::point()?;
         file.as_file().sync_all()?;
-        fault::point();
+        fault::point()?;
         placing();
         match existing {
             Existing::Keep => file.persist_noclobber(&target),

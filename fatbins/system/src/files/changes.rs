@@ -37,7 +37,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Any I/O error.
 pub fn truncate(file: &File, bytes: u64) -> io::Result<()> {
-    fault::point();
+    fault::point()?;
     file.set_len(bytes).map_err(limit::named)
 }
 
@@ -46,7 +46,7 @@ pub fn truncate(file: &File, bytes: u64) -> io::Result<()> {
 /// # Errors
 /// Any I/O error.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    fault::point();
+    fault::point()?;
     placing();
     fs::rename(from, to)
 }
@@ -56,7 +56,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// # Errors
 /// Any other I/O error.
 pub fn remove_file(path: &Path) -> io::Result<()> {
-    fault::point();
+    fault::point()?;
     match fs::remove_file(path) {
         Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Err(error),
         _ => Ok(()),
@@ -68,7 +68,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Any I/O error.
 pub fn sync(path: &Path) -> io::Result<()> {
-    fault::point();
+    fault::point()?;
     File::open(path)?.sync_all()
 }
 

@@ -173,7 +173,7 @@ impl Listing {
         directories.dedup();
         // The empty name, which is `directory` itself, sorts first.
         for below in directories.into_iter().rev() {
-            fault::point();
+            fault::point()?;
             match fs::remove_dir(directory.join(below)) {
                 Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
                     return Err(error);
