@@ -164,7 +164,8 @@ impl FromStr for Lock {
     type Err = LockError;
 
     fn from_str(text: &str) -> Result<Self, LockError> {
-        let mut lines = text.lines().enumerate();
+        // However many of them end a line: what is read is what is written.
+        let mut lines = text.lines().map(|line| line.trim_end_matches('\r')).enumerate();
         let found = lines.next().map_or("", |(_, line)| line);
         if found != HEADER {
             return Err(LockError::Header { found: found.to_owned() });
@@ -222,6 +223,12 @@ mod tests {
 
     fn lock(modules: impl IntoIterator<Item = (String, Locked)>) -> Lock {
         Lock(modules.into_iter().map(|(name, locked)| (("sm_89".to_owned(), name), locked)).collect())
+    }
+
+    #[test]
+    fn ends_of_lines_are_no_part_of_options() {
+        let lock = lock([("a".to_owned(), locked(0))]);
+        assert_eq!(lock.to_string().replace('\n', "\r\r\n").parse::<Lock>().unwrap(), lock);
     }
 
     proptest! {

@@ -100,7 +100,7 @@ impl Listing {
             let (digest, name) = line.split_once("  ")?;
             Some((name.to_owned(), digest.parse().ok()?))
         };
-        text.lines().map(entry).collect::<Option<_>>().map(Self)
+        text.split_terminator('\n').map(entry).collect::<Option<_>>().map(Self)
     }
 
     /// Formats the listing.
@@ -266,6 +266,12 @@ mod tests {
         }
         fs::write(dir.path().join(LISTING), listing.text()).unwrap();
         (dir, listing)
+    }
+
+    #[test]
+    fn names_read_back_whatever_they_end_with() {
+        let listing = Listing([("a\r".to_owned(), Digest::of(b""))].into());
+        assert_eq!(Listing::parse(&listing.text()), Some(listing));
     }
 
     #[test]
