@@ -220,13 +220,28 @@ impl Saved {
     fn tensor(&self, name: &str, elems: u64, dtype: Dtype) -> Result<SavedTensor, RunError> {
         let whole = [vec![(0, elems)]];
         let shards = if self.state.shards.is_empty() { &whole[..] } else { &self.state.shards };
-        let found: u64 = shards.iter().flatten().map(|(_, elems)| elems).sum();
-        if found != elems {
-            let problems = vec![format!("  {name} has {found} values and this student {elems}")];
-            return Err(CheckpointError::tensors(&self.path, &problems).into());
+        if let Some(problem) = fault(shards, elems) {
+            return Err(CheckpointError::tensors(&self.path, &[format!("  {name} {problem}")]).into());
         }
         SavedTensor::open(&self.path, (name, dtype), shards)
     }
+}
+
+/// Says why pieces of ranks are not a tensor of so many elements, whole; none where they are.
+fn fault(shards: &[Vec<(u64, u64)>], elems: u64) -> Option<String> {
+    let mut pieces: Vec<(u64, u64)> = shards.iter().flatten().copied().filter(|(_, elems)| *elems > 0).collect();
+    pieces.sort_unstable();
+    let found = pieces.iter().fold(0, |found: u64, (_, elems)| found.saturating_add(*elems));
+    if found != elems {
+        return Some(format!("has {found} values and this student {elems}"));
+    }
+    let mut end = 0;
+    let is_one = pieces.iter().all(|(start, elems)| {
+        let is_behind = *start == end;
+        end += elems;
+        is_behind
+    });
+    (!is_one).then(|| "is in pieces that overlap".to_owned())
 }
 
 #[cfg(test)]
@@ -235,6 +250,18 @@ mod tests {
 
     use super::*;
     use crate::inputs::data::Packing;
+
+    #[test]
+    fn pieces_that_are_not_one_tensor_are_refused() {
+        let fault = |pieces: &[(u64, u64)]| fault(&[pieces.to_vec(), vec![(3, 4)]], 9);
+        assert_eq!(fault(&[(0, 3), (7, 2), (5, 0)]), None);
+        let overlap = Some("is in pieces that overlap".to_owned());
+        assert_eq!(
+            [fault(&[(0, 4), (8, 1)]), fault(&[(0, 3), (3, 2)]), fault(&[(u64::MAX, 5)])],
+            [(); 3].map(|()| overlap.clone())
+        );
+        assert_eq!(fault(&[(0, u64::MAX)]).unwrap(), format!("has {} values and this student 9", u64::MAX));
+    }
 
     /// Versions without that option padded rows, and their runs go on so.
     #[test]

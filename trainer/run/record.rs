@@ -228,7 +228,9 @@ impl ExpertRows {
 impl fmt::Display for ExpertRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { least, most, rows, experts } = self;
-        write!(f, "{least} to {most} of {rows} each, {} on average, in the last layer", rows / experts)
+        // A record may say anything.
+        let average = rows.checked_div(*experts).unwrap_or(0);
+        write!(f, "{least} to {most} of {rows} each, {average} on average, in the last layer")
     }
 }
 
@@ -545,5 +547,11 @@ mod tests {
         );
         let refused = read(r#"{ "replaces": "some" }"#).unwrap_err().to_string();
         assert!(refused.contains("run.json") && refused.contains("expected a sequence"), "{refused}");
+    }
+
+    #[test]
+    fn rows_of_no_experts_are_written_out() {
+        let rows = ExpertRows { least: 0, most: 0, rows: 9, experts: 0 };
+        assert_eq!(rows.to_string(), "0 to 0 of 9 each, 0 on average, in the last layer");
     }
 }
