@@ -72,6 +72,8 @@ mod pairs;
 mod poison;
 mod programs;
 mod publish;
+mod rank_hosts;
+mod rank_kills;
 mod ranks;
 mod refusals;
 mod remedies;

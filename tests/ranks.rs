@@ -74,22 +74,22 @@ fn adapters_have_the_same_bits_on_two() {
 }
 
 /// Two ranks as a launcher starts them.
-struct Job {
-    case: Case,
+pub struct Job {
+    pub case: Case,
     address: String,
 }
 
 impl Job {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { case: Case::of_layers(1, 17 * 9), address: free_address() }
     }
 
-    fn out(&self) -> PathBuf {
+    pub fn out(&self) -> PathBuf {
         self.case.path("out")
     }
 
     /// A rank, by torchrun's names.
-    fn rank(&self, rank: u32, ranks: u32, arguments: &str) -> Command {
+    pub fn rank(&self, rank: u32, ranks: u32, arguments: &str) -> Command {
         as_rank(self.case.distill("out", ["--lr 1e-2", arguments]), [rank, ranks], &self.address)
     }
 

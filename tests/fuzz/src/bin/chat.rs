@@ -6,20 +6,15 @@ use minijinja::Value;
 use precast_fuzz::{fixture, fixtures, joined, parts};
 use precast_inputs::chat::{ChatSource, Templates, date};
 
-precast_fuzz::target!(
-    || {
-        precast_fuzz::end_quietly();
-        seeds()
-    },
-    |input: &[u8]| {
-        // With the stack of the process that renders.
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(64 << 20);
-            let rendered = thread.spawn_scoped(scope, || render(input)).expect("a thread starts").join();
-            rendered.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        });
-    }
-);
+precast_fuzz::target!(seeds, |input: &[u8]| {
+    precast_fuzz::end_quietly();
+    // With the stack of the process that renders.
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(64 << 20);
+        let rendered = thread.spawn_scoped(scope, || render(input)).expect("a thread starts").join();
+        rendered.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+});
 
 fn render(input: &[u8]) {
     let [template, messages, before, tools] = parts::<4>(input).map(String::from_utf8_lossy);
