@@ -63,10 +63,16 @@ fn steps(times: &mut Times) -> Result<()> {
 }
 
 /// Lets each call of the driver fail once, in a run on one GPU; with ranks and libraries, the first and last of each.
+/// Then each change of a file. Kills and stops ranks, and has Open MPI start some.
 pub fn faults() -> Result<()> {
+    setup::debian_program("mpirun", &["openmpi-bin"])?;
     let mut test = cargo(&["test"]);
-    test.args(ALL).args(["--test", LAST, "--", "--include-ignored", "--nocapture", "every_call::"]);
-    step("a fault at every call", test.envs(MODELS).env("PRECAST_TEST_FAULTS", "all"))
+    test.args(ALL).args(["--test", LAST, "--", "--include-ignored", "--nocapture"]);
+    test.args(["every_call::", "file_faults::", "rank_kills::", "rank_hosts::"]);
+    step(
+        "a fault at every call and change of a file, and ranks that are killed",
+        test.envs(MODELS).env("PRECAST_TEST_FAULTS", "all"),
+    )
 }
 
 /// Returns a `cargo doc` that reuses clippy's results: with cargo-clippy's variables, dependencies are not checked a
