@@ -17,9 +17,12 @@ pub(crate) const TRACE: &str = "-fsanitize-coverage=trace-pc";
 /// Function that is called.
 const CALLED: &str = "__sanitizer_cov_trace_pc";
 
-/// Blocks of code of all programs, by file and line.
+/// A file, and a line in it.
+pub(crate) type Place = (String, u32);
+
+/// Blocks of code of all programs, by their places.
 #[derive(Default)]
-pub(crate) struct Branches(Mutex<BTreeMap<(String, u32), Line>>);
+pub(crate) struct Branches(Mutex<BTreeMap<Place, Line>>);
 
 /// A line that begins a block.
 struct Line {
@@ -29,7 +32,7 @@ struct Line {
 
 impl Branches {
     /// Adds the blocks of a program of a source: lines of its files, and whether they were executed.
-    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = ((String, u32), bool)>) {
+    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = (Place, bool)>) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let file = source.file();
         for (place, executed) in blocks {
@@ -85,7 +88,7 @@ pub(crate) fn calls(object: &[u8], shared: &[u8]) -> Option<Vec<u64>> {
 ///
 /// # Errors
 /// [`CompileError::Io`] where addr2line does not answer.
-pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<(String, u32)>>, CompileError> {
+pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<Place>>, CompileError> {
     let addr2line =
         Command::new("addr2line").arg("--exe").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let output = addr2line.and_then(|mut child| {
@@ -107,7 +110,7 @@ pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<(Strin
 }
 
 /// Parses a line of addr2line.
-fn place(line: &str) -> Option<(String, u32)> {
+fn place(line: &str) -> Option<Place> {
     let line = line.split(" (discriminator").next()?.strip_prefix(SOURCES)?.strip_prefix('/')?;
     let (file, number) = line.trim_start_matches("./").rsplit_once(':')?;
     Some((file.to_owned(), number.parse().ok()?))
