@@ -20,16 +20,20 @@ impl Kind {
     const ALL: [Self; 4] = [Self::Heartbeat, Self::Gather, Self::Failed, Self::Leave];
 }
 
-/// The bytes of a frame.
+/// Returns the bytes of a frame.
 ///
 /// # Errors
-/// Where it is too long.
+/// A frame that is too long.
 pub fn of(kind: Kind, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= MOST_BYTES);
     let length = length.ok_or_else(|| io::Error::other("a frame is too long"))?;
     Ok([&[kind as u8], &length.to_le_bytes()[..], bytes].concat())
 }
 
+/// Reads a frame.
+///
+/// # Errors
+/// A stream that fails or ends, and bytes that are no frame.
 pub fn read(stream: &mut impl Read) -> io::Result<(Kind, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;
