@@ -40,7 +40,7 @@ fn fail_at_changes(case: &Case, prepare: impl Fn(&Path), start: &str) -> BTreeMa
         assert!(!left(case.names("")) && !left(case.names("out")), "{what}: left aside");
         *ends.entry(code).or_default() += 1;
     }
-    println!("{some} changes, exit codes: {ends:?}");
+    eprintln!("{some} changes, exit codes: {ends:?}");
     ends
 }
 
