@@ -8,6 +8,7 @@ int nvrtcVersion(int *major, int *minor) {
 #define NOTHING(name) int name(void) { return 1; }
 NOTHING(nvrtcCreateProgram)
 NOTHING(nvrtcDestroyProgram)
+NOTHING(nvrtcAddNameExpression)
 NOTHING(nvrtcCompileProgram)
 NOTHING(nvrtcGetProgramLogSize)
 NOTHING(nvrtcGetProgramLog)

@@ -10,12 +10,13 @@ use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and
 /// docker among them.
-const OF_OTHERS: &str = "--args --build --code --dev --disable-warnings --env --example --features --file --from \
-    --generate --golden --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --include --kernel-name \
-    --key --launch-count --lib --list-elf --locked --manifest-path --merge --metrics --models --new-key --nnodes \
-    --no-deps --no-index --no-mtp --no-python --nodes --nproc-per-node --ntasks-per-node --offline --open --outfile \
-    --output --outtype --path --query-gpu --release --report --reproduce --revision --rm --section --security-opt \
-    --signal --stop-timeout --tag --target --test --tests --to --tune --upgrade --user --userns --volume --workspace";
+const OF_OTHERS: &str = "--args --build --code --dev --disable-warnings --env --example --executions --features \
+    --file --from --generate --golden --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --include \
+    --instance --kernel-name --key --launch-count --lib --list-elf --locked --manifest-path --merge --metrics \
+    --models --new-key --nnodes --no-deps --no-index --no-mtp --no-python --nodes --nproc-per-node \
+    --ntasks-per-node --offline --open --outfile --output --outtype --path --query-gpu --release --report \
+    --reproduce --revision --rm --section --security-opt --signal --stop-timeout --tag --target --test --tests --to \
+    --tune --upgrade --user --userns --volume --workspace";
 
 /// Returns the text of a command that is asked for help, at a terminal of this width.
 fn help_of(command: &str, flag: &str, columns: usize) -> String {
@@ -144,7 +145,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 /// and its program have others among themselves.
 #[test]
 fn the_page_of_the_environment_names_every_variable() {
-    const AMONG_THEMSELVES: &str = "KILL_AT LOCKS PROC PROGRESS_S RANK RANKS RENDEZVOUS RUSTC TARGET";
+    const AMONG_THEMSELVES: &str = "FAIL_AT KILL_AT LOCKS PROC PROGRESS_S RANK RANKS RENDEZVOUS RUSTC TARGET";
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/reference/environment.md")).unwrap();
     let mut texts = vec![std::fs::read_to_string(root.join("build.rs")).unwrap()];
