@@ -79,8 +79,8 @@ enum Task {
     Abi,
     /// The part of ci that builds, runs and tests docs/examples, and plants mistakes in one
     Examples,
-    /// Search for inputs that break a parser, by the targets of tests/fuzz, or those named; target/fuzz/of keeps what is
-    /// found
+    /// Search for inputs that break a parser, by the targets of tests/fuzz, or those named; target/fuzz/of keeps what
+    /// is found
     Fuzz {
         targets: Vec<String>,
         /// Time of each target

@@ -18,11 +18,11 @@ pub(crate) const TRACE: &str = "-fsanitize-coverage=trace-pc";
 const CALLED: &str = "__sanitizer_cov_trace_pc";
 
 /// A file, and a line in it.
-pub(crate) type Place = (String, u32);
+pub(crate) type SourceLine = (String, u32);
 
 /// Blocks of code of all programs, by their places.
 #[derive(Default)]
-pub(crate) struct Branches(Mutex<BTreeMap<Place, Line>>);
+pub(crate) struct Branches(Mutex<BTreeMap<SourceLine, Line>>);
 
 /// A line that begins a block.
 struct Line {
@@ -32,7 +32,7 @@ struct Line {
 
 impl Branches {
     /// Adds the blocks of a program of a source: lines of its files, and whether they were executed.
-    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = (Place, bool)>) {
+    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = (SourceLine, bool)>) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let file = source.file();
         for (place, executed) in blocks {
@@ -88,7 +88,7 @@ pub(crate) fn calls(object: &[u8], shared: &[u8]) -> Option<Vec<u64>> {
 ///
 /// # Errors
 /// [`CompileError::Io`] where addr2line does not answer.
-pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<Place>>, CompileError> {
+pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<SourceLine>>, CompileError> {
     let addr2line =
         Command::new("addr2line").arg("--exe").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let output = addr2line.and_then(|mut child| {
@@ -110,7 +110,7 @@ pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<Place>
 }
 
 /// Parses a line of addr2line.
-fn place(line: &str) -> Option<Place> {
+fn place(line: &str) -> Option<SourceLine> {
     let line = line.split(" (discriminator").next()?.strip_prefix(SOURCES)?.strip_prefix('/')?;
     let (file, number) = line.trim_start_matches("./").rsplit_once(':')?;
     Some((file.to_owned(), number.parse().ok()?))

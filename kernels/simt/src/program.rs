@@ -9,7 +9,7 @@ use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_core::Geometry;
 
-use crate::branches::{self, Place};
+use crate::branches::{self, SourceLine};
 use crate::cost::Count;
 use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
@@ -149,7 +149,7 @@ impl Program {
     ///
     /// # Errors
     /// [`CompileError::Io`] where addr2line does not answer.
-    pub(crate) fn executed(&self) -> Result<Vec<(Place, bool)>, CompileError> {
+    pub(crate) fn executed(&self) -> Result<Vec<(SourceLine, bool)>, CompileError> {
         if self.blocks.is_empty() {
             return Ok(Vec::new());
         }

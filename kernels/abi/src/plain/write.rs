@@ -183,14 +183,15 @@ mod tests {
 
     #[test]
     fn names_that_cpp_mangles_and_instances_of_templates_are_kernels() {
-        let text = "namespace of { __global__ void shift(float* x, int n) {} template <class T> __global__ void fill(T) {} }\n\
+        let text = "namespace of { __global__ void shift(float* x, int n) {}\n\
+                    template <class T> __global__ void fill(T) {} }\n\
                     template <typename T> struct rows { T* at; int count; };\n\
                     template <typename T, int N> __global__ void scale(rows<T> x, T by) { nothing(x); }";
         let written =
             of_instances(text, &["scale<float, 128>", "scale<unsigned long long, 1>", "of::fill<int>"]).unwrap();
         for part in [
-            "entries: &[\"shift\", \"scale\", \"fill\"],\n    instances: &[\"scale<float, 128>\", \"scale<unsigned long long, \
-             1>\", \"of::fill<int>\"],",
+            "entries: &[\"shift\", \"scale\", \"fill\"],\n    instances: &[\"scale<float, 128>\", \
+             \"scale<unsigned long long, 1>\", \"of::fill<int>\"],",
             "A_CU SHIFT = \"shift\" as \"_ZN2of{shift}EPfi\",\n    shift(x: address = 0, n: i32 = 8)",
             "A_CU SCALE_FLOAT_128 = \"scale<float,128>\" as \"_Z{scale}IfLi128EEv4rowsIT_ES1_\",\n    \
              scale_float_128(x: rows_float_ = 0, by: f32 = 16)",

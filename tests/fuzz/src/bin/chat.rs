@@ -1,5 +1,5 @@
-//! A chat template and a row: the template, a conversation, a prompt before it and tools. Rendered in this process, with
-//! fuel; a row that takes more memory than there is ends the process, as it ends the one that renders for a run.
+//! A chat template and a row: the template, a conversation, a prompt before it and tools. Rendered in this process,
+//! with fuel; a row that takes more memory than there is ends the process, as it ends the one that renders for a run.
 #![no_main]
 
 use minijinja::Value;
