@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use clang::diagnostic::Severity;
-use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Type, TypeKind, Unsaved};
+use clang::diagnostic::{Diagnostic, Severity};
+use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Linkage, TranslationUnit, Type, TypeKind, Unsaved};
 use precast_core::ptx::{self, PtxEntry, PtxParameter};
 
 use super::mangled;
@@ -61,6 +61,9 @@ pub(super) struct Record {
 /// Structs by their names.
 pub(super) type Records = BTreeMap<String, Record>;
 
+/// Beginning of the names of variables that point to instances.
+const INSTANCE: &str = "precast_instance_";
+
 /// Options under which libclang reads declarations: C++ of the device, without headers of a host.
 const ARGUMENTS: &str = "-xc++ -std=c++17 -nostdinc -nostdinc++ --target=x86_64-unknown-linux-gnu -Wno-everything \
     -D__CUDACC__ -D__CUDACC_RTC__ -D__CUDA_ARCH__=900";
@@ -88,16 +91,16 @@ pub(super) fn entries(
         Clang::new().map_err(|why| anyhow!("no libclang: {} names its folder: {why}", crate::libclang::VARIABLE))?;
     let index = Index::new(&clang, false, false);
     let mut parser = index.parser(file);
+    // Instances are the last lines.
     let mut text = std::fs::read_to_string(file)?;
-    let lines = text.lines().count() as u32;
-    let named = |index: usize| format!("precast_instance_{index}");
     for (index, instance) in instances.iter().enumerate() {
-        text += &format!("\nauto* {} = &{instance};", named(index));
+        text += &format!("\nauto* {INSTANCE}{index} = &{instance};");
     }
+    let first = text.lines().count() - instances.len();
     let unsaved = [Unsaved::new(file, text)];
     let unit = parser.unsaved(&unsaved).arguments(&arguments).skip_function_bodies(true).keep_going(true).parse();
     let unit = unit.map_err(|error| anyhow!("{}: libclang cannot read it: {error}", file.display()))?;
-    let own = |diagnostic: &clang::diagnostic::Diagnostic<'_>| {
+    let own = |diagnostic: &Diagnostic<'_>| {
         let of = diagnostic.get_location().get_file_location().file.map(|file| file.get_path());
         // Headers of others declare what only their own compiler takes.
         diagnostic.get_severity() >= Severity::Error
@@ -106,14 +109,35 @@ pub(super) fn entries(
     if let Some(fault) = unit.get_diagnostics().iter().find(|diagnostic| own(diagnostic)) {
         let place = fault.get_location().get_file_location();
         let of = place.file.map_or_else(|| file.to_owned(), |file| file.get_path());
-        // Each has a line behind the file's.
-        let instance = place.line.checked_sub(lines + 1).and_then(|index| instances.get(index as usize));
+        let instance = (place.line as usize).checked_sub(first + 1).and_then(|index| instances.get(index));
         if let Some(instance) = instance.filter(|_| of == file) {
             bail!("{}: `{instance}` is no instance of a kernel: {}", of.display(), fault.get_text());
         }
         bail!("{}:{}: {}", of.display(), place.line, fault.get_text());
     }
-    let (mut kernels, mut found) = (Vec::new(), BTreeMap::new());
+    let (kernels, named) = declared(&unit);
+    let mut entries: Vec<Entry> =
+        kernels.into_iter().map(|kernel| entry(&kernel, None, records)).collect::<Result<_>>()?;
+    for (index, instance) in instances.iter().enumerate() {
+        let kernel = named.get(&format!("{INSTANCE}{index}")).filter(|kernel| is_global(kernel));
+        let kernel = kernel.ok_or_else(|| anyhow!("{}: `{instance}` is no instance of a kernel", file.display()))?;
+        entries.push(entry(kernel, Some(instance), records)?);
+    }
+    ensure!(!entries.is_empty(), "{}: no kernel: `__global__ void name(..) {{ .. }}` is one", file.display());
+    let names: Vec<String> = entries.iter().map(|entry| entry.base().to_owned()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for entry in &mut entries {
+        let symbol = mangled::braced(&entry.symbol, &names);
+        let is_read = entry.symbol == entry.base() || symbol.contains(&format!("{{{}}}", entry.base()));
+        ensure!(is_read, "{}: `{}` is not found in its symbol {}", file.display(), entry.name, entry.symbol);
+        entry.symbol = symbol;
+    }
+    Ok(entries)
+}
+
+/// Returns the kernels of a file, in its order, and functions that variables point to, by the variables' names.
+fn declared<'tu>(unit: &'tu TranslationUnit<'tu>) -> (Vec<Entity<'tu>>, BTreeMap<String, Entity<'tu>>) {
+    let (mut kernels, mut named) = (Vec::new(), BTreeMap::new());
     unit.get_entity().visit_children(|entity, _| match entity.get_kind() {
         EntityKind::FunctionDecl => {
             let is_new = kernels.iter().all(|other: &Entity<'_>| other.get_mangled_name() != entity.get_mangled_name());
@@ -123,26 +147,13 @@ pub(super) fn entries(
             EntityVisitResult::Continue
         }
         EntityKind::VarDecl => {
-            found.extend(entity.get_name().zip(referred(&entity)));
+            named.extend(entity.get_name().zip(referred(&entity)));
             EntityVisitResult::Continue
         }
         EntityKind::LinkageSpec | EntityKind::UnexposedDecl | EntityKind::Namespace => EntityVisitResult::Recurse,
         _ => EntityVisitResult::Continue,
     });
-    let mut entries: Vec<Entry> =
-        kernels.into_iter().map(|kernel| entry(&kernel, None, records)).collect::<Result<_>>()?;
-    for (index, instance) in instances.iter().enumerate() {
-        let kernel = found.get(&named(index)).filter(|kernel| is_global(kernel));
-        let kernel = kernel.ok_or_else(|| anyhow!("{}: `{instance}` is no instance of a kernel", file.display()))?;
-        entries.push(entry(kernel, Some(instance), records)?);
-    }
-    let names: Vec<String> = entries.iter().map(|entry| entry.base().to_owned()).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    for entry in &mut entries {
-        entry.symbol = mangled::braced(&entry.symbol, &names);
-    }
-    ensure!(!entries.is_empty(), "{}: no kernel: `__global__ void name(..) {{ .. }}` is one", file.display());
-    Ok(entries)
+    (kernels, named)
 }
 
 /// True for a kernel.
@@ -194,6 +205,10 @@ fn place(entity: &Entity<'_>) -> String {
 fn entry(kernel: &Entity<'_>, instance: Option<&str>, records: &mut Records) -> Result<Entry> {
     let at = place(kernel);
     let name = kernel.get_name().unwrap_or_default();
+    ensure!(
+        kernel.get_linkage() == Some(Linkage::External),
+        "{at}: `{name}` is static, or in a namespace without a name: machine code does not name it for others"
+    );
     let symbol = kernel.get_mangled_name().ok_or_else(|| anyhow!("{at}: `{name}` has no name in machine code"))?;
     let (mut parameters, mut end) = (Vec::new(), 0usize);
     for (number, parameter) in kernel.get_arguments().unwrap_or_default().iter().enumerate() {

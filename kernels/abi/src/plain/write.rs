@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use precast_core::plain::interface;
 use precast_core::shell::quoted;
 use precast_core::source;
@@ -37,11 +37,12 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], instances: &[String],
     let text =
         |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
     let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
-    instances.iter().try_for_each(|instance| has_one(instance, &files, &texts))?;
-    for (file, text) in files.iter().zip(texts) {
-        let instances: Vec<&str> = instances.iter().map(String::as_str).filter(|it| has(file, &text, it)).collect();
-        let entries = match file.extension().is_some_and(|end| end == "ptx") {
-            true => read::ptx_entries(file, &text)?,
+    let owners: Vec<&Path> = instances.iter().map(|instance| owner(instance, &files, &texts)).collect::<Result<_>>()?;
+    for (file, text) in files.iter().zip(&texts) {
+        let own = instances.iter().zip(&owners).filter(|(_, owner)| **owner == file);
+        let instances: Vec<&str> = own.map(|(instance, _)| instance.as_str()).collect();
+        let entries = match is_ptx(file) {
+            true => read::ptx_entries(file, text)?,
             false => read::entries(file, &folders, &instances, scratch.path(), &mut records)?,
         };
         let headers = included(file, &folders)?;
@@ -66,29 +67,31 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], instances: &[String],
     put(&out, &generated::head(&what, &command, &interfaces.join(" "), &body))
 }
 
-/// True for a file that has the name of an instance's template: `scale` of `of::scale<float>`.
-fn has(file: &Path, text: &str, instance: &str) -> bool {
-    let template = instance.split('<').next().unwrap_or_default();
-    let name = template.rsplit("::").next().unwrap_or_default().trim();
-    let code = source::words::code(text);
-    let mut words = code.split(|char: char| !char.is_alphanumeric() && char != '_');
-    file.extension().is_none_or(|end| end != "ptx") && words.any(|word| word == name)
+fn is_ptx(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == "ptx")
 }
 
-/// Refuses an instance that is not of one file alone.
-fn has_one(instance: &str, files: &[PathBuf], texts: &[String]) -> Result<()> {
-    let of: Vec<String> = files
-        .iter()
-        .zip(texts)
-        .filter(|(file, text)| has(file, text, instance))
-        .map(|(file, _)| file.display().to_string())
-        .collect();
+/// Returns the CUDA file of an instance: the only one, or the only one that names its template, `scale` of
+/// `of::scale<float>`.
+fn owner<'f>(instance: &str, files: &'f [PathBuf], texts: &[String]) -> Result<&'f Path> {
+    let (template, _) = instance
+        .split_once('<')
+        .ok_or_else(|| anyhow!("`{instance}` has no arguments: an instance is `name<float, 128>`"))?;
+    let name = template.rsplit("::").next().unwrap_or_default().trim();
+    let names_it = |text: &str| {
+        let code = source::words::code(text);
+        code.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == name)
+    };
+    let mut of: Vec<(&PathBuf, &String)> = files.iter().zip(texts).filter(|(file, _)| !is_ptx(file)).collect();
+    if of.len() > 1 {
+        of.retain(|(_, text)| names_it(text));
+    }
     match &of[..] {
-        [_] if instance.contains('<') => Ok(()),
-        [_] => bail!("`{instance}` has no arguments: an instance is `name<float, 128>`"),
-        [] => bail!("no file has a template for the instance `{instance}`"),
+        [(file, _)] => Ok(file),
+        [] => bail!("no file names the template of the instance `{instance}`"),
         several => {
-            bail!("{} have a name of the instance `{instance}`: give each a command of its own", several.join(", "))
+            let several: Vec<String> = several.iter().map(|(file, _)| file.display().to_string()).collect();
+            bail!("{} name the template of `{instance}`: give each file a command of its own", several.join(", "))
         }
     }
 }
@@ -186,7 +189,7 @@ mod tests {
         let text = "namespace of { __global__ void shift(float* x, int n) {}\n\
                     template <class T> __global__ void fill(T) {} }\n\
                     template <typename T> struct rows { T* at; int count; };\n\
-                    template <typename T, int N> __global__ void scale(rows<T> x, T by) { nothing(x); }";
+                    template <typename T, int N> __global__ void scale(rows<T> x, T by) { nothing(x); }\n";
         let written =
             of_instances(text, &["scale<float, 128>", "scale<unsigned long long, 1>", "of::fill<int>"]).unwrap();
         for part in [
@@ -205,12 +208,24 @@ mod tests {
         for (instance, why) in [
             ("scale<float>", "k/a.cu: `scale<float>` is no instance of a kernel: "),
             ("rows<float>", "k/a.cu: `rows<float>` is no instance of a kernel"),
-            ("missing<float>", "no file has a template for the instance `missing<float>`"),
+            ("missing<float>", "k/a.cu: `missing<float>` is no instance of a kernel: "),
             ("scale", "`scale` has no arguments"),
         ] {
-            let said = of_instances(text, &[instance]).unwrap_err();
+            // The one that is at fault is named, among others.
+            let others = ["scale<int, 1>", instance, "scale<int, 2>"];
+            let said = of_instances(text, &others).unwrap_err();
             assert!(said.contains(why), "{why}\n{said}");
         }
+    }
+
+    #[test]
+    fn an_instance_is_of_the_one_file_that_names_its_template() {
+        let files = ["a.cu", "b.cu", "c.ptx"].map(PathBuf::from);
+        let texts = ["scale(x) both", "fill(x) both // scale", "scale"].map(str::to_owned);
+        let owner = |instance| owner(instance, &files, &texts).map_err(|error| error.to_string());
+        assert_eq!((owner("of::scale<int>"), owner("fill<int>")), (Ok(Path::new("a.cu")), Ok(Path::new("b.cu"))));
+        assert_eq!(owner("none<int>").unwrap_err(), "no file names the template of the instance `none<int>`");
+        assert!(owner("both<int>").unwrap_err().starts_with("a.cu, b.cu name the template of `both<int>`: give each"));
     }
 
     #[test]
@@ -238,6 +253,11 @@ mod tests {
     fn what_cannot_be_launched_from_rust_is_refused_with_its_line() {
         let kernel = |parameter: &str| format!("struct base {{}};\nextern \"C\" __global__ void f({parameter}) {{}}");
         for (text, why) in [
+            ("\nstatic __global__ void f(int n) {}".to_owned(), "k/a.cu:2: `f` is static, or in a namespace without"),
+            (
+                "namespace { __global__ void f(int n) {} }".to_owned(),
+                "k/a.cu:1: `f` is static, or in a namespace without",
+            ),
             ("__device__ int f() { return 1; }".to_owned(), "k/a.cu: no kernel: `__global__"),
             (kernel("__half x"), "k/a.cu:2: unknown type name '__half'"),
             (kernel("long double x"), "k/a.cu:2: `long double` has no Rust type"),
