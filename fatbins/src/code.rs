@@ -96,14 +96,21 @@ impl CubinCode {
     }
 }
 
-/// Returns an entry symbol without its digest, which ends it, or the name within one that C++ mangles.
+/// Removes the digest, which stands at the end of an entry symbol, or of each name within one that C++ mangles.
 fn without_digest(entry: &str) -> String {
-    let ends = |rest: &str| rest.len() >= 16 && rest.bytes().take(16).all(|digit| digit.is_ascii_hexdigit());
-    let mut parts = entry.match_indices("__").map(|(at, _)| entry.split_at(at));
-    match parts.find(|(_, digest)| entry.starts_with("_Z") && ends(&digest[2..])) {
-        Some((before, digest)) => before.to_owned() + &digest[18..],
-        None => entry.rsplit_once("__").map_or(entry, |(name, _)| name).to_owned(),
+    if !entry.starts_with("_Z") {
+        return entry.rsplit_once("__").map_or(entry, |(name, _)| name).to_owned();
     }
+    let is_digest = |text: &str| {
+        let digits = text.strip_prefix("__").and_then(|digits| digits.get(..16));
+        digits.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    let (mut kept, mut rest) = (String::new(), entry);
+    while let Some(at) = (0..rest.len()).find(|at| rest.get(*at..).is_some_and(is_digest)) {
+        kept += &rest[..at];
+        rest = &rest[at + 18..];
+    }
+    kept + rest
 }
 
 /// Rewrites a symbol table with names in place of string table offsets.
@@ -163,7 +170,9 @@ mod tests {
         for (entry, name) in [
             ("row_sum__0123456789abcdef", "row_sum"),
             ("_Z23scale__0123456789abcdefIfEvPT_", "_Z23scaleIfEvPT_"),
-            ("_Z25my__scale__0123456789abcdefPf", "_Z25my__scalePf"),
+            ("_Z27my__scale__0123456789abcdefPf", "_Z27my__scalePf"),
+            ("_Z24scale___0123456789abcdefIfEvT_", "_Z24scale_IfEvT_"),
+            ("_ZN19a__0123456789abcdef19b__0123456789abcdefEv", "_ZN19a19bEv"),
         ] {
             assert_eq!(without_digest(entry), name);
         }
