@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 use precast_core::Source;
+use precast_core::source::words;
 
 use crate::error::CompileError;
 use crate::report::SOURCES;
@@ -37,19 +38,30 @@ impl Branches {
         let file = source.file();
         for (place, executed) in blocks {
             let (name, number) = &place;
-            let header = source.headers.iter().find(|(header, _)| name.ends_with(header));
+            let is_named = |header: &str| {
+                name.strip_suffix(header).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+            };
+            let header =
+                source.headers.iter().filter(|(header, _)| is_named(header)).max_by_key(|(header, _)| header.len());
             let Some(text) = (*name == file).then_some(source.text).or(header.map(|(_, text)| *text)) else { continue };
             let text = text.lines().nth((*number as usize).saturating_sub(1)).unwrap_or_default().trim().to_owned();
             lines.entry(place).or_insert(Line { executed: false, text }).executed |= executed;
         }
     }
 
-    /// Returns `file:line: text` of each line that no sample executes. A trap is not to be executed.
+    /// Returns `file:line: text` of each line that no sample executes, but for traps.
     pub fn unexecuted(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = lines.iter().filter(|(_, line)| !line.executed && !line.text.contains("trap"));
+        let missing = lines.iter().filter(|(_, line)| !line.executed && !traps(&line.text));
         missing.map(|((file, number), line)| format!("{file}:{number}: {}", line.text)).collect()
     }
+}
+
+/// True for a line that calls a trap, or asserts.
+fn traps(line: &str) -> bool {
+    let code = words::code(line);
+    let mut words = code.split(|char: char| !char.is_alphanumeric() && char != '_');
+    words.any(|word| ["__trap", "trap", "assert"].contains(&word))
 }
 
 /// Returns where the calls return to, in a shared object of one object file, as addresses in the former. None if either
@@ -114,4 +126,37 @@ fn place(line: &str) -> Option<SourceLine> {
     let line = line.split(" (discriminator").next()?.strip_prefix(SOURCES)?.strip_prefix('/')?;
     let (file, number) = line.trim_start_matches("./").rsplit_once(':')?;
     Some((file.to_owned(), number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_core::source;
+
+    use super::*;
+
+    #[test]
+    fn lines_that_nothing_executes_are_named_but_for_traps() {
+        let source = Source {
+            path: "k/a.cu",
+            text: "one();\ntwo(); // no trap\n__trap();\ntrapezoid();",
+            headers: &[("b.h", "other();"), ("ab.h", "header();")],
+            common: &source::AS_IT_IS,
+        };
+        let file = source.file();
+        let at = |file: &str, line, executed| ((file.to_owned(), line), executed);
+        let branches = Branches::default();
+        // A second build reaches what the first does not.
+        branches.add(&source, [at(&file, 1, false), at(&file, 2, false), at(&file, 3, false), at(&file, 4, false)]);
+        branches.add(&source, [at(&file, 1, true), at("k/ab.h", 1, false), at("elsewhere.h", 1, false)]);
+        let expected =
+            [format!("{file}:2: two(); // no trap"), format!("{file}:4: trapezoid();"), "k/ab.h:1: header();".into()];
+        assert_eq!(branches.unexecuted(), expected);
+    }
+
+    #[test]
+    fn a_line_of_addr2line_is_a_file_and_a_number() {
+        let read = |line: &str| place(line).map(|(file, number)| format!("{file} {number}"));
+        assert_eq!(read("/simt/./k/a.cu:12 (discriminator 3)"), Some("k/a.cu 12".to_owned()));
+        assert_eq!((read("??:0"), read("/usr/include/math.h:3")), (None, None));
+    }
 }

@@ -30,7 +30,7 @@ pub struct Program {
     base: u64,
     /// Costs of launches, if they are counted. Held by each: static shared memory is the program's own.
     counts: Mutex<Option<Vec<RawCount>>>,
-    /// Where its blocks of code begin, if it was compiled to say which are executed.
+    /// Addresses of its blocks of code, if it was compiled to say which are executed.
     blocks: Vec<u64>,
     library: ManuallyDrop<Library>,
 }
