@@ -87,7 +87,7 @@ fn a_bundle_runs_on_the_streams_of_cudarc() {
     process("runs_child").env("PRECAST_LIBCUDA_LOG", &log).env("PRECAST_FAKE_GPUS", "2").prints("1 passed");
     let log = fs::read_to_string(log).unwrap();
     let calls: Vec<&str> = log.lines().collect();
-    // It waits for the context, loads, and nothing is loaded behind a launch.
+    // It waits for the context, loads, and nothing is loaded after a launch.
     let first = |call| calls.iter().position(|each| *each == call).unwrap();
     let (wait, load, launch) = (first("wait"), first("load"), first("launch"));
     assert!(wait < load && load < launch && !calls[launch..].contains(&"load"), "{calls:?}");
@@ -200,7 +200,7 @@ fn loads_child() {
         fill(modules, &stream, &mut y, value).unwrap();
         assert_eq!(stream.clone_dtoh(&y).unwrap(), [value; 8]);
     }
-    // Behind a launch nothing is loaded, also where all modules have been dropped.
+    // After a launch nothing is loaded, also where all modules have been dropped.
     assert_eq!(refused(Modules::open(0, &bundle, &keys())), DriverError::Launched);
     drop((modules, others));
     assert_eq!(refused(Modules::open(0, &bundle, &keys())), DriverError::Launched);

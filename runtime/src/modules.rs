@@ -22,9 +22,9 @@ use crate::loads::{Load, Loads};
 /// load.
 ///
 /// A process loads every bundle, its libraries' and its own, before it launches a kernel of one; kernels of two bundles
-/// do not meet, whatever their names. What was loaded stays until the process ends, also when this value is dropped,
-/// since launches and captured graphs may outlive it; so a load behind the first launch is [`DriverError::Launched`],
-/// and a [`Cuda`](crate::cuda::Cuda) opened later [`DriverError::Loaded`]. A launch waits for a load under way.
+/// do not clash, whatever their names. What was loaded stays until the process ends, also when this value is dropped,
+/// since launches and captured graphs may outlive it; so a load after the first launch is [`DriverError::Launched`],
+/// and a [`Cuda`](crate::cuda::Cuda) opened later [`DriverError::Loaded`]. A load or a launch waits for a load under way.
 /// [`Modules::load`] waits for all work of the context; the program must not launch other kernels from other threads
 /// meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into each
 /// context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
@@ -214,7 +214,6 @@ impl Modules {
         if threads > *most {
             return refuse(format!("a block of {threads} threads: its machine code takes at most {most}"));
         }
-        Sole::launched();
         from_cudarc("cuCtxSetCurrent", self.context.bind_to_thread())?;
         let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
         let tensor_maps = pair.key.kernel().tensor_maps(pair.variant, params);
@@ -223,6 +222,7 @@ impl Modules {
         let parameters = pair.key.plain().map_or(&[][..], |plain| plain.parameters);
         let offsets = std::iter::once(0).chain(parameters.iter().skip(1).map(|parameter| parameter.offset as usize));
         let mut arguments: Vec<*mut c_void> = offsets.map(|offset| bytes[offset..].as_mut_ptr().cast()).collect();
+        Sole::launched();
         let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
         // SAFETY: the function is of this context, which is current, and so is the stream. The driver copies the block,
         // whose size verification has compared with the kernel's. The memory is the caller's.

@@ -9,8 +9,10 @@ use crate::driver::DriverError;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
-    /// A device is open, or modules are being loaded.
-    Taken,
+    /// A device is open.
+    Open,
+    /// Modules are being loaded beside cudarc.
+    Loading,
     /// Modules are loaded into a context, by its address, and none of their kernels has been launched.
     Loaded(usize),
     /// Kernels may run as long as the process does: nobody loads, ever again.
@@ -20,11 +22,16 @@ enum State {
 static STATE: Mutex<State> = Mutex::new(State::Free);
 /// Notified where a load has ended.
 static LOADED: Condvar = Condvar::new();
-/// True behind the first launch beside cudarc, so that later ones take no lock.
+/// True after the first launch beside cudarc, so that later ones take no lock.
 static LAUNCHED: AtomicBool = AtomicBool::new(false);
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the state when no load is under way.
+fn loaded() -> MutexGuard<'static, State> {
+    LOADED.wait_while(state(), |state| *state == State::Loading).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The right to load, given back on drop: while one driver value is sealed and its kernels run, a second could load
@@ -41,28 +48,27 @@ impl Sole {
     /// [`DriverError::InUse`] if another value holds it, [`DriverError::Loaded`] or [`DriverError::Launched`] if
     /// modules are loaded beside cudarc.
     pub fn take() -> Result<Self, DriverError> {
-        Self::taken(|before| match before {
-            State::Loaded(_) => Err(DriverError::Loaded),
-            _ => Ok(()),
-        })
+        Self::of(state(), State::Open)
     }
 
-    /// Takes the right to load modules beside cudarc, which others may have before.
+    /// Takes the right to load modules beside cudarc, which others may have loaded before. Waits for a load under way.
     ///
     /// # Errors
-    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Launched`] behind the first launch.
+    /// [`DriverError::InUse`] if a device is open, [`DriverError::Launched`] after the first launch.
     pub fn beside() -> Result<Self, DriverError> {
-        Self::taken(|_| Ok(()))
+        Self::of(loaded(), State::Loading)
     }
 
-    fn taken(admits: impl Fn(State) -> Result<(), DriverError>) -> Result<Self, DriverError> {
-        let mut state = state();
-        match *state {
-            State::Taken => return Err(DriverError::InUse),
-            State::Launched => return Err(DriverError::Launched),
-            before => admits(before)?,
+    fn of(mut state: MutexGuard<'_, State>, to: State) -> Result<Self, DriverError> {
+        match (*state, to) {
+            (State::Open | State::Loading, _) => Err(DriverError::InUse),
+            (State::Launched, _) => Err(DriverError::Launched),
+            (State::Loaded(_), State::Open) => Err(DriverError::Loaded),
+            (before, _) => {
+                *state = to;
+                Ok(Self { before })
+            }
         }
-        Ok(Self { before: std::mem::replace(&mut *state, State::Taken) })
     }
 
     /// Compares the context with the one that holds the modules loaded before.
@@ -86,9 +92,7 @@ impl Sole {
         if LAUNCHED.load(Ordering::Acquire) {
             return;
         }
-        let mut state =
-            LOADED.wait_while(state(), |state| *state == State::Taken).unwrap_or_else(PoisonError::into_inner);
-        *state = State::Launched;
+        *loaded() = State::Launched;
         LAUNCHED.store(true, Ordering::Release);
     }
 }
@@ -129,16 +133,20 @@ mod tests {
         drop(second);
         assert_eq!(error(Sole::take()), Some(DriverError::Loaded));
 
-        let third = Sole::beside().unwrap();
-        let (send, launched) = mpsc::channel();
-        let launching = thread::spawn(move || {
-            Sole::launched();
-            send.send(()).unwrap();
-        });
-        let early = launched.recv_timeout(Duration::from_millis(50));
-        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "a launch does not wait for a load");
-        third.loaded(1);
-        launching.join().unwrap();
+        // A load, and then a launch, wait for the load under way.
+        let waits: [fn(); 2] = [|| Sole::beside().unwrap().loaded(1), Sole::launched];
+        for wait in waits {
+            let load = Sole::beside().unwrap();
+            let (send, done) = mpsc::channel();
+            let waiting = thread::spawn(move || {
+                wait();
+                send.send(()).unwrap();
+            });
+            let early = done.recv_timeout(Duration::from_millis(50));
+            assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "it does not wait for a load");
+            load.loaded(1);
+            waiting.join().unwrap();
+        }
         Sole::launched();
         assert_eq!(error(Sole::beside()), Some(DriverError::Launched));
         assert_eq!(error(Sole::take()), Some(DriverError::Launched));

@@ -72,7 +72,7 @@ pub enum DriverError {
     Loaded,
     /// A kernel that was loaded beside cudarc may run.
     #[error(
-        "this process has launched a kernel that it loaded beside cudarc, and nothing may be loaded behind that: load \
+        "this process has launched a kernel that it loaded beside cudarc, and nothing may be loaded after that: load \
          every bundle of the program before the first launch, or the rest in another process"
     )]
     Launched,

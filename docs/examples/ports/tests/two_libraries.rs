@@ -5,7 +5,7 @@ use cudarc::driver::CudaContext;
 use histogram::Histogram;
 
 #[test]
-fn kernels_of_one_name_do_not_meet_and_nothing_is_loaded_behind_a_launch() {
+fn kernels_of_one_name_do_not_clash_and_nothing_is_loaded_after_a_launch() {
     precast_libcuda::install(&blur::bundle().unwrap());
     precast_libcuda::install(&histogram::bundle().unwrap());
     let context = CudaContext::new(0).unwrap();

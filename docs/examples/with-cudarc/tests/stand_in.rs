@@ -38,7 +38,7 @@ fn what_one_stream_writes_another_reads() {
 }
 
 #[test]
-fn a_load_behind_a_launch_is_refused() {
+fn a_load_after_a_launch_is_refused() {
     a_step_is_smoothed_on_a_stream();
     let refused = with_cudarc::load(0).unwrap_err().to_string();
     assert!(refused.contains("load every bundle of the program before the first launch"), "{refused}");
