@@ -241,7 +241,7 @@ fn fault(shards: &[Vec<(u64, u64)>], elems: u64) -> Option<String> {
         end += elems;
         is_behind
     });
-    (!is_one).then(|| "is in pieces that overlap".to_owned())
+    (!is_one).then(|| "is in pieces that overlap or leave gaps".to_owned())
 }
 
 #[cfg(test)]
@@ -255,10 +255,10 @@ mod tests {
     fn pieces_that_are_not_one_tensor_are_refused() {
         let fault = |pieces: &[(u64, u64)]| fault(&[pieces.to_vec(), vec![(3, 4)]], 9);
         assert_eq!(fault(&[(0, 3), (7, 2), (5, 0)]), None);
-        let overlap = Some("is in pieces that overlap".to_owned());
+        let not_one = Some("is in pieces that overlap or leave gaps".to_owned());
         assert_eq!(
             [fault(&[(0, 4), (8, 1)]), fault(&[(0, 3), (3, 2)]), fault(&[(u64::MAX, 5)])],
-            [(); 3].map(|()| overlap.clone())
+            [(); 3].map(|()| not_one.clone())
         );
         assert_eq!(fault(&[(0, u64::MAX)]).unwrap(), format!("has {} values and this student 9", u64::MAX));
     }
