@@ -15,7 +15,7 @@ const TARGETS: &str = "tests/fuzz/src/bin";
 /// Corpora, seeds, findings and what is built.
 const KEPT: &str = "target/fuzz";
 
-/// What libFuzzer wants of the compiler: a counter of each edge, a table of them, and the operands of comparisons. A
+/// Options by which the compiler gives libFuzzer a counter of each edge, a table of them, and the operands of comparisons. A
 /// stable compiler has LLVM's pass without a sanitizer.
 const COUNTERS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -27,7 +27,7 @@ const LIMITS: [&str; 3] = ["-max_len=1000000", "-timeout=10", "-rss_limit_mb=409
 /// Targets whose inputs may end their process, as they end the process that a run has for them.
 const IN_PROCESSES: [&str; 1] = ["chat"];
 
-/// How long each target is run.
+/// Bounds the search of each target.
 pub enum Most {
     Seconds(u64),
     Executions(u64),
@@ -79,7 +79,8 @@ fn search(name: &str, program: &Path, folder: &Path, most: &Most) -> Result<()> 
         Most::Executions(executions) => format!("-runs={executions}"),
     });
     if IN_PROCESSES.contains(&name) {
-        fuzzer.arg("-fork=1");
+        // Memory that runs out is the end of such a process; time that runs out is a fault here, too.
+        fuzzer.args(["-fork=1", "-ignore_timeouts=0"]);
     }
     // Threads that wait for each other cost more than they do for files as small as these.
     fuzzer.env("PRECAST_FUZZ_SEEDS", &seeds).env("TMPDIR", scratch.path()).env("RAYON_NUM_THREADS", "1");
@@ -89,7 +90,9 @@ fn search(name: &str, program: &Path, folder: &Path, most: &Most) -> Result<()> 
     let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     let counts =
         |line: &&str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_digit()));
-    println!("== fuzz {name}: {}", text.lines().rfind(counts).unwrap_or("no input was executed"));
+    let count = text.lines().rfind(counts);
+    println!("== fuzz {name}: {}", count.unwrap_or("no input was executed"));
+    ensure!(count.is_some() || !status.success(), "{name} executed nothing: {} says why", log.display());
     ensure!(
         status.success(),
         "{name} ended with {status}: its input is in {}, and {} says why",

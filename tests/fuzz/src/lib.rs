@@ -1,4 +1,4 @@
-//! What targets share: limits of an input, seeds, and inputs that are files.
+//! Shared by targets: limits of an input, seeds, and inputs that are files.
 //!
 //! A target is a program: it parses any bytes as a stranger's file, and goes on with what is accepted. None may panic,
 //! take more than 10 seconds or [`MOST_BYTES`].

@@ -23,6 +23,7 @@ pub fn check() -> Result<()> {
     let listed = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
     let listed: Value = serde_json::from_str(&listed)?;
     let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo names its packages");
+    // It asks the registry for what is there already. The packages stay where `trainer` finds them.
     let mut package = cargo(&["publish", "--workspace", "--dry-run", "--allow-dirty"]);
     let mut names = Vec::new();
     for found in listed["packages"].as_array().context("cargo lists packages")? {

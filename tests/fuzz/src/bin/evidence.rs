@@ -9,8 +9,9 @@ precast_fuzz::target!(
     || {
         let whole = fixture("trainer/programs/evidence/smollm2-135m.json");
         let small = br#"{"version":2,"program":{"version":"0.1.0","bundle":"1"},"chip":{"name":"a chip","arch":"sm_90a",
-            "driver":[13,0],"memory_bytes":80000000000,"host":"x86_64"},"note":null,"seed":1,"kernels":{"fill{first=false}
-            [threads=256]":{"source":"0123456789abcdef","launches":[],"faults":["wrong"],"microseconds":2.5}},"golden":
+            "driver":[13,0],"memory_bytes":80000000000,"host":"x86_64"},"note":null,"seed":1,
+            "kernels":{"fill{first=false}[threads=256]":{"source":"0123456789abcdef","launches":[],
+            "faults":["wrong"],"microseconds":2.5}},"golden":
             [{"case":"tiny","precision":"fp32","losses":[2.5,1e-3],"gate":1e-5,"fault":null}]}"#;
         let small: Vec<u8> = small.iter().filter(|byte| **byte != b'\n').copied().collect();
         whole.split(|byte| *byte == b'\n').take(1).map(<[u8]>::to_vec).chain([small]).collect()

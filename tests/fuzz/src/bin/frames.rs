@@ -1,4 +1,4 @@
-//! What a rank hears of another: frames, and what is in them; and sequences of a cache on their way.
+//! Reads frames that ranks send each other, and what is in them; and sequences of a cache on their way.
 #![no_main]
 
 use precast::ranks::RankFailure;

@@ -48,7 +48,8 @@ fn seeds() -> Vec<Vec<u8>> {
     let written = [of(2, "q_proj", false), of(4, "q_proj,v_proj", true), of(1, "all", false)];
     let config = br#"{"peft_type": "LORA", "r": 2, "lora_alpha": 16, "target_modules": ".*\\.(q|v)_proj",
         "exclude_modules": ["o_proj"], "layers_to_transform": [0], "layers_pattern": "layers",
-        "rank_pattern": {"v_proj": 4}, "alpha_pattern": {"^model.*q_proj": 2.0}, "lora_dropout": 0.1, "use_rslora": true, "bias": "none"}"#;
+        "rank_pattern": {"v_proj": 4}, "alpha_pattern": {"^model.*q_proj": 2.0}, "lora_dropout": 0.1,
+        "use_rslora": true, "bias": "none"}"#;
     let [_, tensors] = &written[0];
     let patterns = joined(&[config, tensors]);
     written.iter().map(|[config, tensors]| joined(&[config, tensors])).chain([patterns]).collect()

@@ -1,5 +1,5 @@
-//! What a run leaves: `run.json`, a checkpoint's `state.json`, `metrics.jsonl` and `samples.jsonl`. They are read as by
-//! a run that continues, and by its report.
+//! Reads the files of a run as one that continues, and as its report: `run.json`, a checkpoint's `state.json`,
+//! `metrics.jsonl` and `samples.jsonl`.
 #![no_main]
 
 use precast::run::checkpoint::Saved;
