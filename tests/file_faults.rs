@@ -25,6 +25,7 @@ fn fail_at_changes(case: &Case, prepare: impl Fn(&Path), start: &str) -> BTreeMa
         let at = (some + more) / 2;
         *if is_killed_at(at, &mut begin()) { &mut some } else { &mut more } = at;
     }
+    assert!(more < 256, "the search has to begin further on");
     let mut ends = BTreeMap::new();
     for at in (1..=some).step_by(if is_thorough() { 1 } else { 7 }) {
         let (code, _, said) = begin().env("PRECAST_FAIL_AT", at.to_string()).ends();
