@@ -31,7 +31,7 @@ fn fail_at_changes(case: &Case, prepare: impl Fn(&Path), start: &str) -> BTreeMa
         let (code, _, said) = begin().env("PRECAST_FAIL_AT", at.to_string()).ends();
         let (code, what) = (code.unwrap(), format!("change {at} of {some}: {said}"));
         let is_named = ["No space left on device", "Input/output error"].iter().any(|error| said.contains(error));
-        assert!(!said.contains("panicked") && (code == 0 || code == 1 && is_named), "{what}");
+        assert!(!said.contains("panicked") && code == 1 && is_named, "{what}");
         let kept = kept(case);
         goes_on(&mut run(case, "out", 2, 1, continuation(&out)), &what);
         assert!(case.results("out") == whole, "{what}: other results");

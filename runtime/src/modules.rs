@@ -24,10 +24,10 @@ use crate::loads::{Load, Loads};
 /// A process loads every bundle, its libraries' and its own, before it launches a kernel of one; kernels of two bundles
 /// do not clash, whatever their names. What was loaded stays until the process ends, also when this value is dropped,
 /// since launches and captured graphs may outlive it; so a load after the first launch is [`DriverError::Launched`],
-/// and a [`Cuda`](crate::cuda::Cuda) opened later [`DriverError::Loaded`]. A load or a launch waits for a load under way.
-/// [`Modules::load`] waits for all work of the context; the program must not launch other kernels from other threads
-/// meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into each
-/// context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
+/// and a [`Cuda`](crate::cuda::Cuda) opened later [`DriverError::Loaded`]. A load or a launch waits for a load under
+/// way. [`Modules::load`] waits for all work of the context; the program must not launch other kernels from other
+/// threads meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into
+/// each context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
 ///
 /// A program that links this crate has `CUDA_MODULE_LOADING` and `CUDA_MODULE_DATA_LOADING` set to `EAGER`, and
 /// `NCCL_NVLS_ENABLE` to 0, before `main`.

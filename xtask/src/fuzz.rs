@@ -15,8 +15,8 @@ const TARGETS: &str = "tests/fuzz/src/bin";
 /// Corpora, seeds, findings and what is built.
 const KEPT: &str = "target/fuzz";
 
-/// Options by which the compiler gives libFuzzer a counter of each edge, a table of them, and the operands of comparisons. A
-/// stable compiler has LLVM's pass without a sanitizer.
+/// Options by which the compiler gives libFuzzer a counter of each edge, a table of them, and the operands of
+/// comparisons. A stable compiler has LLVM's pass without a sanitizer.
 const COUNTERS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
