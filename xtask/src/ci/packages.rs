@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::semver;
 use crate::run::{cargo, output, step};
 use crate::setup;
 
@@ -17,21 +18,35 @@ const MOST_BYTES: u64 = 2 << 20;
 /// Fields of a package that a registry shows.
 const SHOWN: [&str; 5] = ["description", "license", "readme", "keywords", "categories"];
 
-/// Packages all but what says `publish = false`, and builds from the packages.
+/// Packages all that are [`published`], and builds from the packages.
 pub fn check() -> Result<()> {
     setup::compiler()?;
+    let published = published()?;
+    // It asks the registry for what is there already. The packages stay where `trainer` finds them.
+    let mut package = cargo(&["publish", "--dry-run", "--allow-dirty"]);
+    package.args(published.names.iter().flat_map(|(name, _)| ["--package", name]));
+    step("each package builds from what it holds", &mut package)?;
+    trainer(&published.names, &published.target)?;
+    semver::check(None)
+}
+
+/// Packages that others may depend on.
+pub struct Published {
+    /// Name and version of each.
+    pub names: Vec<(String, String)>,
+    /// Target folder.
+    target: PathBuf,
+}
+
+/// Lists all but what says `publish = false`. Each has what a registry shows.
+pub fn published() -> Result<Published> {
     let listed = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
     let listed: Value = serde_json::from_str(&listed)?;
     let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo names its packages");
-    // It asks the registry for what is there already. The packages stay where `trainer` finds them.
-    let mut package = cargo(&["publish", "--workspace", "--dry-run", "--allow-dirty"]);
+    let is_private = |found: &&Value| found["publish"].as_array().is_some_and(Vec::is_empty);
     let mut names = Vec::new();
-    for found in listed["packages"].as_array().context("cargo lists packages")? {
+    for found in listed["packages"].as_array().context("cargo lists packages")?.iter().filter(|it| !is_private(it)) {
         let name = text(&found["name"])?;
-        if found["publish"].as_array().is_some_and(Vec::is_empty) {
-            package.args(["--exclude", &name]);
-            continue;
-        }
         let is_shown = |field: &&str| {
             !matches!(found.get(*field), None | Some(Value::Null)) && found[*field] != serde_json::json!([])
         };
@@ -39,9 +54,7 @@ pub fn check() -> Result<()> {
         ensure!(lacking.is_empty(), "{name} has no {}", lacking.join(", "));
         names.push((name, text(&found["version"])?));
     }
-    step("each package builds from what it holds", &mut package)?;
-    let target = PathBuf::from(text(&listed["target_directory"])?);
-    trainer(&names, &target)
+    Ok(Published { names, target: PathBuf::from(text(&listed["target_directory"])?) })
 }
 
 /// Builds a trainer with kernels where there is nothing but packages: its build script finds the lock files in one of

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use precast_aot::home;
 
 use super::{contents, links};
-use crate::run::{cargo, step};
+use crate::run::step;
+use crate::setup;
 
 const MDBOOK: &str = "0.5.4";
 /// Receives a copy of the pages, and what mdbook reads beside them.
@@ -48,7 +48,7 @@ const STYLE: &str = "\
 
 /// Builds the site, and fails where one of its links leads nowhere.
 pub fn docs() -> Result<()> {
-    let mdbook = mdbook()?;
+    let mdbook = setup::program("mdbook", MDBOOK, &["--no-default-features", "--features", "search"])?;
     let listed = contents::chapters(&read(contents::LIST)?);
     let missing = contents::missing(&listed, &contents::pages()?);
     ensure!(missing.is_empty(), "{} does not list {}", contents::LIST, missing.join(", "));
@@ -80,19 +80,6 @@ pub fn docs() -> Result<()> {
     ensure!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
     println!("open {SITE}/index.html");
     Ok(())
-}
-
-/// Installs mdbook from crates.io, unless it is there; returns its path.
-fn mdbook() -> Result<PathBuf> {
-    let root = home::directory().join("tools").join(format!("mdbook-{MDBOOK}"));
-    let program = root.join("bin/mdbook");
-    if !program.exists() {
-        let options = ["--version", MDBOOK, "--locked", "--no-default-features", "--features", "search", "--root"];
-        let mut install = cargo(&["install", "mdbook"]);
-        step(&format!("install mdbook {MDBOOK}"), install.args(options).arg(&root))?;
-    }
-    // mdbook is called from the root, and the target folder may be named relative to it.
-    std::path::absolute(program).context("mdbook")
 }
 
 fn read(path: &str) -> Result<String> {
