@@ -4,6 +4,7 @@ use crate::arch::Arch;
 use crate::blas::BlasGemm;
 use crate::card::Card;
 use crate::kernel::Kernel;
+use crate::plain::PlainKernel;
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
 
@@ -41,8 +42,19 @@ pub trait Build: Kernel {
     /// Returns the rows of an architecture, in order of preference if none is measured faster.
     fn variants(&self, arch: Arch) -> Vec<Self::Variant>;
 
-    /// Returns the CUDA source of a row.
-    fn source(&self, variant: Self::Variant) -> Source;
+    /// Returns the kernel that this one declares, if its file is compiled as it is. It gets no macros, so key and rows
+    /// decide geometry alone, and the key has the kernel's name and no fields.
+    fn plain(&self) -> Option<&'static PlainKernel> {
+        None
+    }
+
+    /// Returns the CUDA source of a row; of a plain kernel it is the file.
+    ///
+    /// # Panics
+    /// If neither this method nor [`Self::plain`] is implemented.
+    fn source(&self, _variant: Self::Variant) -> Source {
+        self.plain().expect("`source` or `plain` says what is compiled").unit.source
+    }
 
     /// True if a row can run a launch: some need rows of whole vectors. `select` returns only such rows, and the
     /// self-test runs only these.

@@ -24,12 +24,7 @@ pub trait Registered: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + R
 impl<K: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference> Registered for K {}
 
 /// A kernel whose key type is erased, as a [`Key`](crate::Key) holds it.
-pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {
-    /// Returns the kernel if it is taken as it is: nothing else is known of it.
-    fn plain(&self) -> Option<&'static PlainKernel> {
-        None
-    }
-}
+pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {}
 
 /// Implements [`AnyKernel`].
 #[derive(Clone)]
@@ -49,7 +44,12 @@ fn block<P: Pod>(params: &[u8]) -> P {
 
 /// Returns the bytes of a parameter block, as a launch receives them.
 pub fn bytes<K: Registered>(kernel: &K, params: &K::Params) -> Vec<u8> {
-    bytemuck::bytes_of(params)[..kernel.params_bytes()].to_vec()
+    bytemuck::bytes_of(params)[..params_bytes(kernel)].to_vec()
+}
+
+/// Returns the size of the parameter block that a launch receives, bytes; that of a plain kernel is its file's.
+pub(crate) fn params_bytes<K: Registered>(kernel: &K) -> usize {
+    kernel.plain().map_or_else(|| kernel.params_bytes(), PlainKernel::params_bytes)
 }
 
 /// Returns the typed variant.
@@ -79,6 +79,9 @@ impl<K: Registered> Build for Erased<K> {
 
     fn variants(&self, arch: Arch) -> Vec<Variant> {
         self.0.variants(arch).into_iter().map(Numbers::erase).collect()
+    }
+    fn plain(&self) -> Option<&'static PlainKernel> {
+        self.0.plain()
     }
     fn source(&self, variant: Variant) -> Source {
         self.0.source(typed(variant))

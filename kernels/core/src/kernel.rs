@@ -4,11 +4,20 @@
 //! required results in [`Reference`](crate::Reference).
 
 use crate::operand::{Access, Operand};
+use crate::plain::Parameter;
 
 /// Properties of a kernel that follow from its key and a parameter block, in any build.
 pub trait Kernel {
     /// The parameter block: the Rust twin of the C struct in its header; bytes if the kernel's type is erased.
     type Params: ToOwned + ?Sized;
+
+    /// Lists the fields of the parameter block that a launch says, as its header declares them.
+    fn parameters() -> &'static [Parameter]
+    where
+        Self: Sized,
+    {
+        &[]
+    }
 
     /// Returns the bytes of the parameter block that a launch receives: the block may end in fields for other formats
     /// only.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use crate::arch::Arch;
 use crate::digest::Digest;
-use crate::erased::{AnyKernel, Erased, Registered};
+use crate::erased::{self, AnyKernel, Erased, Registered};
 use crate::fields::{self, Field};
-use crate::plain::{PLAIN_OPTIONS, PlainKernel};
+use crate::plain::{PLAIN_OPTIONS, Parameter, PlainKernel};
+use crate::plain_reference::{self, ReferenceError};
 use crate::source::{OPTIONS, Source};
 use crate::undeclared::Undeclared;
 use crate::variant::Variant;
@@ -23,6 +24,7 @@ pub struct Key {
     text: Arc<str>,
     op: &'static str,
     params_bytes: usize,
+    parameters: &'static [Parameter],
     fields: Arc<[Field]>,
     kernel: Arc<dyn AnyKernel>,
 }
@@ -33,7 +35,8 @@ impl Key {
         Self {
             text: fields::text(&kernel).into(),
             op: K::OP,
-            params_bytes: kernel.params_bytes(),
+            params_bytes: erased::params_bytes(&kernel),
+            parameters: K::parameters(),
             fields: kernel.fields().into(),
             kernel: Arc::new(Erased(kernel)),
         }
@@ -45,6 +48,7 @@ impl Key {
             text: format!("{}{{}}", kernel.name).into(),
             op: kernel.name,
             params_bytes: kernel.params_bytes(),
+            parameters: kernel.parameters,
             fields: Arc::new([]),
             kernel: Arc::new(Undeclared(kernel)),
         }
@@ -82,6 +86,16 @@ impl Key {
     /// Returns the kernel if it is taken as it is.
     pub fn plain(&self) -> Option<&'static PlainKernel> {
         self.kernel.plain()
+    }
+
+    /// Compares what a header says of a plain kernel with its file; other keys pass.
+    ///
+    /// # Errors
+    /// [`ReferenceError`] with kernel and parameter.
+    pub fn is_as_its_file(&self) -> Result<(), ReferenceError> {
+        let Some(plain) = self.plain() else { return Ok(()) };
+        let own_name = if self.fields.is_empty() { self.op } else { &*self.text };
+        plain_reference::compare(own_name, self.parameters, plain)
     }
 
     /// Returns the key built as each of an architecture's variants.
@@ -142,9 +156,11 @@ impl KeyVariant {
         }
         let text = self.source().digest();
         let options = self.options().join(" ");
-        let mut defines: Vec<String> = self.baked().map(|(name, value)| format!("{name}={value}")).collect();
-        let units = self.key.plain().into_iter().map(|plain| plain.unit);
-        defines.extend(units.flat_map(|unit| unit.entries.iter().chain(unit.instances)).map(|name| (*name).to_owned()));
+        // A plain file gets no macros of key and variant: its kernels, in all their variants, have one digest.
+        let defines: Vec<String> = match self.key.plain().map(|plain| plain.unit) {
+            Some(unit) => unit.entries.iter().chain(unit.instances).map(|name| (*name).to_owned()).collect(),
+            None => self.baked().map(|(name, value)| format!("{name}={value}")).collect(),
+        };
         let parts = [&text.0[..], options.as_bytes(), arch.name().as_bytes()];
         Digest::of_parts("precast.source", parts.into_iter().chain(defines.iter().map(String::as_bytes)))
     }

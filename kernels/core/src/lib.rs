@@ -7,6 +7,9 @@
 
 #![deny(missing_docs)]
 
+#[cfg(test)]
+extern crate self as precast_core;
+
 pub mod abi;
 pub mod arch;
 pub mod blas;
@@ -27,6 +30,7 @@ pub mod key;
 pub mod operand;
 mod parameters;
 pub mod plain;
+mod plain_reference;
 pub mod plan;
 pub mod ptx;
 pub mod reference;
@@ -70,6 +74,7 @@ pub use kernel::Kernel;
 pub use key::{Key, KeyVariant};
 pub use operand::{Access, Content, Operand, Scalar};
 pub use plain::{LaunchPlain, Parameter, PlainKernel, PlainUnit};
+pub use plain_reference::ReferenceError;
 pub use plan::Plan;
 pub use reference::{Batch, Reference, Tolerance};
 pub use registry::{Kernels, KeyError, Op, Rebuild, Registry};

@@ -96,6 +96,14 @@ macro_rules! parameters {
         impl $crate::Kernel for $key {
             type Params = $params;
 
+            fn parameters() -> &'static [$crate::Parameter] {
+                &[$(
+                    $($crate::parameters!(@row $params, $operand: $crate::abi::address),)?
+                    $($crate::parameters!(@row $params, $optional: $crate::abi::address),)?
+                    $($crate::parameters!(@row $params, $scalar: $type),)?
+                )*]
+            }
+
             $(fn params_bytes(&$this) -> usize {
                 if $whole { size_of::<$params>() } else { std::mem::offset_of!($params, $tail) }
             })?
@@ -126,6 +134,14 @@ macro_rules! parameters {
                 $crate::parameters!(@counts $counts);
                 $bytes
             })?
+        }
+    };
+    (@row $params:ident, $field:ident: $type:ty) => {
+        $crate::Parameter {
+            name: stringify!($field),
+            offset: std::mem::offset_of!($params, $field) as u32,
+            bytes: size_of::<$type>() as u32,
+            align: align_of::<$type>() as u32,
         }
     };
     (@counts [$($count:ident = $number:expr),*]) => {

@@ -1,9 +1,13 @@
 //! Kernels as they are: entries of a CUDA file that knows nothing of this project.
 //!
 //! `precast-aot abi FILE.cu --out FILE.rs` writes each as a [`PlainKernel`] and a function that launches it. Its key
-//! has no fields, `saxpy{}`, its one variant no numbers, and whoever launches says the geometry. It has no operands
-//! and has no host reference, so it is in a list of [`Kernels`](crate::Kernels) that is no
-//! [`Registry`](crate::Registry): the simulated GPU, the self-test and the checker take registries alone.
+//! has no fields, `saxpy{}`, its one variant no numbers, and whoever launches says the geometry. Without operands and
+//! host reference it is in a list of [`Kernels`](crate::Kernels) that is no [`Registry`](crate::Registry): the simulated
+//! GPU, the self-test and the checker take registries alone.
+//!
+//! A header can declare it as it does any kernel, with the name and the parameters that it has. Its key then implements
+//! [`Reference`](crate::Reference), and [`Build`](crate::Build) with [`plain`](crate::Build::plain): an operation of a
+//! registry, whose source is the file as it is.
 
 use crate::build::Geometry;
 use crate::digest::Digest;

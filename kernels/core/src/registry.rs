@@ -8,6 +8,7 @@ use crate::arch::Arch;
 use crate::erased::Registered;
 use crate::key::Key;
 use crate::plain::PlainKernel;
+use crate::plain_reference::ReferenceError;
 use crate::tuned::{self, Table, TableError};
 use crate::variant::Variant;
 
@@ -43,7 +44,7 @@ pub struct Kernels {
     pub program: &'static str,
     /// Every operation, alphabetical.
     pub ops: &'static [Op],
-    /// Kernels that are taken as they are.
+    /// Kernels that are taken as they are. One that `ops` declares too is that operation.
     pub plain: &'static [&'static PlainKernel],
     tuned: LazyLock<Table>,
     /// Command in messages about bundles that cannot be used.
@@ -108,10 +109,11 @@ impl Registry {
 }
 
 impl Kernels {
-    /// Lists the operations of a program, and kernels that it takes as they are: what a build script embeds.
+    /// Lists the operations of a program, and kernels that it takes as they are: what a build script embeds. A plain
+    /// kernel that has a reference stands in both lists.
     ///
     /// # Panics
-    /// If two of them have one name; of a `static`, when it is compiled.
+    /// If two of one list have one name; of a `static`, when it is compiled.
     pub const fn new(program: &'static str, ops: &'static [Op], plain: &'static [&'static PlainKernel]) -> Self {
         Self::with(program, ops, plain, Table::default, by_cargo)
     }
@@ -129,8 +131,35 @@ impl Kernels {
 
     /// Returns the examples of every kernel, and those that are taken as they are.
     pub fn examples(&self) -> Vec<Key> {
-        let plain = self.plain.iter().map(|kernel| Key::of_plain(kernel));
+        let plain = self.plain.iter().filter(|kernel| self.op(kernel.name).is_none());
+        let plain = plain.map(|kernel| Key::of_plain(kernel));
         self.ops.iter().flat_map(|op| (op.examples)()).chain(plain).collect()
+    }
+
+    fn op(&self, name: &str) -> Option<&'static Op> {
+        self.ops.iter().find(|op| op.name == name)
+    }
+
+    /// Returns the kernels that are taken as they are, those that an operation declares among them.
+    pub fn plain_kernels(&self) -> Vec<&'static PlainKernel> {
+        self.examples().iter().filter_map(Key::plain).collect()
+    }
+
+    /// Compares what headers say of plain kernels with the kernels' files.
+    ///
+    /// # Errors
+    /// The first [`ReferenceError`].
+    pub fn are_as_their_files(&self) -> Result<(), ReferenceError> {
+        let examples = self.examples();
+        examples.iter().try_for_each(Key::is_as_its_file)?;
+        let is_same = |plain: &PlainKernel, other: &PlainKernel| plain.unit.source.path == other.unit.source.path;
+        for plain in self.plain {
+            let mut declared = examples.iter().filter(|key| key.op() == plain.name);
+            if declared.any(|key| key.plain().is_none_or(|own| !is_same(plain, own))) {
+                return Err(ReferenceError::Other { name: plain.name, file: plain.unit.source.path });
+            }
+        }
+        Ok(())
     }
 
     /// Reads a table of measured launches whose every row names an architecture, a kernel and a variant of these.
@@ -171,11 +200,11 @@ impl Kernels {
         let malformed = || KeyError::Malformed(text.to_owned());
         let (name, rest) = text.split_once('{').ok_or_else(malformed)?;
         let body = rest.strip_suffix('}').ok_or_else(malformed)?;
-        if let Some(plain) = self.plain.iter().find(|plain| plain.name == name) {
+        let Some(op) = self.op(name) else {
+            let unknown = || KeyError::UnknownOp { op: name.to_owned(), text: text.to_owned() };
+            let plain = self.plain.iter().find(|plain| plain.name == name).ok_or_else(unknown)?;
             return if body.is_empty() { Ok(Key::of_plain(plain)) } else { Err(malformed()) };
-        }
-        let op = self.ops.iter().find(|op| op.name == name);
-        let op = op.ok_or_else(|| KeyError::UnknownOp { op: name.to_owned(), text: text.to_owned() })?;
+        };
         let pairs: Vec<(&str, &str)> = match body {
             "" => Vec::new(),
             body => body.split(',').map(|pair| pair.split_once('=')).collect::<Option<_>>().ok_or_else(malformed)?,
@@ -185,11 +214,11 @@ impl Kernels {
     }
 }
 
-/// Panics if two operations have one name: a key would be parsed as the first one's.
+/// Panics if two of one list have one name: a key would be parsed as the first one's.
 const fn each_once(ops: &[Op], plain: &[&PlainKernel]) {
     let mut index = 0;
     while index < ops.len() + plain.len() {
-        let mut before = 0;
+        let mut before = if index < ops.len() { 0 } else { ops.len() };
         while before < index {
             let [name, other] = [name_of(ops, plain, index), name_of(ops, plain, before)];
             assert!(!same(name.as_bytes(), other.as_bytes()), "two operations have one name");

@@ -1,4 +1,4 @@
-//! A kernel that is taken as it is, among those that a header declares.
+//! A kernel that is taken as it is and that no header declares, among those that one does.
 
 use crate::arch::Arch;
 use crate::build::{Build, Geometry};
@@ -8,17 +8,12 @@ use crate::kernel::Kernel;
 use crate::operand::Operand;
 use crate::plain::PlainKernel;
 use crate::reference::Reference;
-use crate::source::Source;
 use crate::variant::Variant;
 
 /// Has no operands, and is launched with the caller's geometry.
 pub(crate) struct Undeclared(pub &'static PlainKernel);
 
-impl AnyKernel for Undeclared {
-    fn plain(&self) -> Option<&'static PlainKernel> {
-        Some(self.0)
-    }
-}
+impl AnyKernel for Undeclared {}
 
 impl Kernel for Undeclared {
     type Params = [u8];
@@ -34,8 +29,8 @@ impl Build for Undeclared {
     fn variants(&self, arch: Arch) -> Vec<Variant> {
         if arch == Arch::Sim { Vec::new() } else { vec![Variant::new(&[])] }
     }
-    fn source(&self, _variant: Variant) -> Source {
-        self.0.unit.source
+    fn plain(&self) -> Option<&'static PlainKernel> {
+        Some(self.0)
     }
     fn geometry(&self, _variant: Variant, _params: &[u8]) -> Geometry {
         Geometry::linear(0, 0)
