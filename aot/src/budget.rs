@@ -19,6 +19,8 @@ const ENTRY: &str = "KERNEL(";
 pub struct Usage {
     /// Threads of the largest CTA.
     pub threads: u32,
+    /// Threads of the largest CTA that a sample launches.
+    pub launched: u32,
     /// Registers per thread.
     pub registers: u32,
     /// Static shared memory plus the largest dynamic request, bytes.
@@ -35,8 +37,9 @@ impl Usage {
         let code = module.code.as_ref()?;
         let (pair, arch) = module.typed(kernels).ok()?;
         let kernel = pair.key.kernel();
-        let dynamic = kernel.samples().iter().map(|params| kernel.geometry(pair.variant, params).shared_bytes).max();
-        let shared_bytes = code.static_shared_bytes + dynamic.unwrap_or(0);
+        let samples = kernel.samples();
+        let launches = || samples.iter().map(|params| kernel.geometry(pair.variant, params));
+        let shared_bytes = code.static_shared_bytes + launches().map(|launch| launch.shared_bytes).max().unwrap_or(0);
         let limits = arch.multiprocessor();
         let warps = code.max_threads.div_ceil(WARP);
         let by_registers = REGISTERS / (warps * (code.registers * WARP).next_multiple_of(REGISTER_UNIT)).max(1);
@@ -45,6 +48,7 @@ impl Usage {
         let blocks = by_registers.min(by_shared).min(by_threads).min(limits.blocks);
         Some(Self {
             threads: code.max_threads,
+            launched: launches().map(|launch| launch.block.iter().product()).max().unwrap_or(0),
             registers: code.registers,
             shared_bytes,
             stack_bytes: code.stack_bytes,
@@ -82,6 +86,10 @@ fn check(module: &ModuleEntry, kernels: &Kernels) -> Result<(), String> {
     if shared > most {
         let place = place(module, kernels);
         return Err(format!("{module}: {shared} bytes of shared memory, a block may have {most}{place}"));
+    }
+    if usage.launched > usage.threads {
+        let (launched, most, place) = (usage.launched, usage.threads, place(module, kernels));
+        return Err(format!("{module}: a block of {launched} threads, its machine code takes at most {most}{place}"));
     }
     if usage.occupancy == 0.0 {
         let (registers, threads) = (usage.registers, usage.threads);

@@ -184,7 +184,7 @@ impl Embed {
         }
         let announce = |what: &str| instruct(format_args!("warning={what}"));
         let mut nvrtc = toolchain::provide(home, announce).map_err(boxed)?;
-        if self.request.kernels.plain.iter().any(|kernel| kernel.unit.is_ptx()) {
+        if self.request.kernels.plain_kernels().iter().any(|kernel| kernel.unit.is_ptx()) {
             nvrtc = nvrtc.with_assembler(toolchain::assembler(home, announce).map_err(boxed)?);
         }
         instruct(format_args!("rerun-if-changed={}", nvrtc.path().display()));

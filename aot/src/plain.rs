@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use precast_core::plain::interface;
-use precast_core::{Kernels, PlainUnit};
+use precast_core::{Kernels, PlainUnit, ReferenceError};
 use precast_system::generated::{self, Stale};
 use precast_system::includes::{self, IncludeError};
 
@@ -37,6 +37,9 @@ pub enum PlainError {
     /// Declarations were edited since.
     #[error("{} is not of {} as it declares now: `{}` writes it again", .0.file, .0.source.path, .0.command)]
     Declarations(&'static PlainUnit),
+    /// A header does not declare a kernel as its file does.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
     /// The generated file is not as it was written.
     #[error(transparent)]
     Generated(#[from] Stale),
@@ -55,7 +58,7 @@ pub(crate) fn check(
 ) -> Result<(), PlainError> {
     let folders: Vec<PathBuf> = folders.iter().map(|folder| package.join(folder)).collect();
     let units: BTreeMap<&str, &'static PlainUnit> =
-        kernels.plain.iter().map(|kernel| (kernel.unit.source.path, kernel.unit)).collect();
+        kernels.plain_kernels().into_iter().map(|kernel| (kernel.unit.source.path, kernel.unit)).collect();
     for (path, unit) in units {
         let found = includes::included(&package.join(path), &folders)?;
         read(&package.join(path));
@@ -78,7 +81,7 @@ pub(crate) fn check(
         }
         generated::check_head(None, &package.join(unit.file))?;
     }
-    Ok(())
+    Ok(kernels.are_as_their_files()?)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use object::Endianness;
 use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_OBJECT};
 use object::read::elf::{FileHeader, SectionHeader, SectionTable};
-use precast_core::{KeyVariant, Parameter, PlainKernel};
+use precast_core::{KeyVariant, Parameter, PlainKernel, ReferenceError};
 
 /// Facts that a cubin states of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,9 @@ pub enum CubinError {
         /// Writes the declaration again.
         command: &'static str,
     },
+    /// A header does not declare the kernel as its file does.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
     /// Not exactly one parameter.
     #[error("{found} kernel parameters, expected exactly 1 (the parameter block)")]
     Parameters {
@@ -131,7 +134,8 @@ impl CubinFacts {
         Self::of(cubin, Some(entry)).map(|entry| entry.facts)
     }
 
-    /// Reads the cubin that a kernel was compiled to. The parameters of one that is taken as it is are as declared.
+    /// Reads the cubin that a kernel was compiled to. The parameters of one that is taken as it is are as declared, by
+    /// what was written of its file and by a header if there is one.
     ///
     /// # Errors
     /// [`CubinError`] if the cubin is not this kernel's.
@@ -139,6 +143,7 @@ impl CubinFacts {
         let Some(plain) = pair.key.plain() else { return Self::read(cubin) };
         let Entry { facts, parameters, base, .. } = Self::of(cubin, Some(entry))?;
         compare(plain, &parameters, base)?;
+        pair.key.is_as_its_file()?;
         Ok(Self { params_bytes: plain.params_bytes() as u32, ..facts })
     }
 

@@ -1,7 +1,6 @@
 //! A bundle's kernels beside cudarc: on streams and buffers that a program manages itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -218,10 +217,7 @@ impl Modules {
         let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
         let tensor_maps = pair.key.kernel().tensor_maps(pair.variant, params);
         let mut bytes = library::ready(*function, &geometry, params, &tensor_maps, pair)?;
-        // A kernel of ours has one parameter, the block.
-        let parameters = pair.key.plain().map_or(&[][..], |plain| plain.parameters);
-        let offsets = std::iter::once(0).chain(parameters.iter().skip(1).map(|parameter| parameter.offset as usize));
-        let mut arguments: Vec<*mut c_void> = offsets.map(|offset| bytes[offset..].as_mut_ptr().cast()).collect();
+        let mut arguments = library::arguments(&pair.key, &mut bytes);
         Sole::launched();
         let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
         // SAFETY: the function is of this context, which is current, and so is the stream. The driver copies the block,
@@ -256,8 +252,11 @@ impl LaunchPlain for OnStream<'_> {
         parameters: &[u8],
     ) -> Result<(), DriverError> {
         let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
+        // One with a reference has variants of other geometries, and the machine code of each is the file's.
+        let mut loaded = self.modules.functions.range(&pair..).map(|(loaded, _)| loaded);
+        let loaded = loaded.next().filter(|loaded| loaded.key == pair.key && loaded.key.plain().is_some());
         // SAFETY: the caller's.
-        unsafe { self.modules.queue(self.stream, &pair, geometry, parameters) }
+        unsafe { self.modules.queue(self.stream, loaded.unwrap_or(&pair), geometry, parameters) }
     }
 }
 

@@ -102,10 +102,10 @@ impl<K> Bundle<'_, K> {
             return claim(module, "machine code", &(arch != Arch::Sim), &false);
         };
         claim(module, "entry symbol", &pair.entry(arch), &facts.entry)?;
-        if pair.key.plain().is_some() {
-            return Ok(()); // its blocks are the caller's
-        }
-        claim(module, "largest block", &pair.variant.threads(), &facts.max_threads)
+        let threads = pair.variant.threads();
+        // A plain file says at most how many threads a block has, and without a reference the caller does.
+        let most = pair.key.plain().map_or(facts.max_threads, |_| facts.max_threads.min(threads));
+        claim(module, "largest block", &threads, &most)
     }
 
     /// Compares the manifest's claims with the cubin's facts, and returns these; none for a module without a cubin.
@@ -119,10 +119,12 @@ impl<K> Bundle<'_, K> {
         let image = self.image(offset, code);
         let facts = match pair {
             Some(pair) => CubinFacts::of_pair(image, pair, &code.entry),
-            // A kernel of its own file has no variants. Its parameters are known to its program.
-            None if module.variant.is_empty() => CubinFacts::of_entry(image, &code.entry)
-                .map(|facts| CubinFacts { params_bytes: module.params_bytes, ..facts }),
-            None => CubinFacts::read(image),
+            // A plain kernel has a key without fields. Its parameters are known to its program.
+            None => CubinFacts::read(image).or_else(|error| match module.key.ends_with("{}") {
+                true => CubinFacts::of_entry(image, &code.entry)
+                    .map(|facts| CubinFacts { params_bytes: module.params_bytes, ..facts }),
+                false => Err(error),
+            }),
         };
         let facts = facts.map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
         claim(module, "architecture", &module.arch()?.target(), &facts.arch.as_str())?;

@@ -1,6 +1,5 @@
 //! Builds a CUDA graph: the nodes of a phase with the plan's own edges.
 
-use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
@@ -38,8 +37,8 @@ impl Graph {
     ) -> Result<(), DriverError> {
         // The driver copies the block when the node is added, in the size that the kernel declares; the bundle's
         // verification has compared that size with this block's.
-        let bytes = library::ready(function, &launch.geometry, &launch.params, &launch.tensor_maps, label)?;
-        let mut arguments = [bytes.as_ptr().cast::<c_void>().cast_mut()];
+        let mut bytes = library::ready(function, &launch.geometry, &launch.params, &launch.tensor_maps, label)?;
+        let mut arguments = library::arguments(&launch.key, &mut bytes);
         let [grid, block] = [launch.geometry.grid, launch.geometry.block];
         let params = sys::CUDA_KERNEL_NODE_PARAMS {
             func: function,

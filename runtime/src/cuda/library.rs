@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
-use precast_core::{Geometry, TensorMap};
+use precast_core::{Geometry, Key, TensorMap};
 use precast_fatbins::{Digest, Module};
 
 use super::call::check_on;
@@ -68,6 +68,13 @@ impl Drop for Libraries {
             let _ = unsafe { sys::cuLibraryUnload(library) };
         }
     }
+}
+
+/// Returns the address of each parameter in a block. A kernel of ours has one, the block; a plain one has its file's.
+pub(crate) fn arguments(key: &Key, block: &mut [u8]) -> Vec<*mut c_void> {
+    let parameters = key.plain().map_or(&[][..], |plain| plain.parameters);
+    let offsets = std::iter::once(0).chain(parameters.iter().skip(1).map(|parameter| parameter.offset as usize));
+    offsets.map(|offset| block[offset..].as_mut_ptr().cast()).collect()
 }
 
 /// Readies a launch: allows its shared memory, and encodes its tensor maps. Returns the parameter block.
