@@ -82,9 +82,22 @@ SIMT_INLINE bool __all_sync(uint32_t mask, bool value) { return simt_ballot(mask
 #include "ptx.h"
 
 namespace simt {
-// Calls a kernel with its parameter block, whatever type that has.
-template <typename Params>
-__attribute__((no_sanitize("thread", "alignment"))) void enter(void (*kernel)(Params), const void* params) {
-    kernel(*static_cast<const Params*>(params));
+// Where the parameter of an index lies in the block of a launch.
+template <typename... Params> constexpr uint64_t place(uint64_t index) {
+    const uint64_t bytes[] = {sizeof(Params)...}, aligns[] = {alignof(Params)...};
+    uint64_t end = 0;
+    for (uint64_t i = 0; i <= index; i++) end = (end + aligns[i] - 1) / aligns[i] * aligns[i] + (i < index ? bytes[i] : 0);
+    return end;
+}
+template <uint64_t... index> struct Indices {};
+template <typename... Params, uint64_t... index>
+__attribute__((no_sanitize("thread", "alignment"), always_inline)) inline void call(
+    void (*kernel)(Params...), const char* params, Indices<index...>) {
+    kernel(*reinterpret_cast<const Params*>(params + place<Params...>(index))...);
+}
+// Calls a kernel with its parameters, one block or several, whatever types those have.
+template <typename... Params>
+__attribute__((no_sanitize("thread", "alignment"))) void enter(void (*kernel)(Params...), const void* params) {
+    call(kernel, static_cast<const char*>(params), Indices<__integer_pack(sizeof...(Params))...>());
 }
 } // namespace simt

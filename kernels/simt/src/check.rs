@@ -133,8 +133,7 @@ fn check_program(
     arch: Arch,
     seeds: &[u64],
 ) -> Result<(CheckOutcome, u64), CheckFault> {
-    let defines = KeyVariant { key: key.clone(), variant }.defines(arch);
-    let program = simt.compile(source, &defines, arch)?;
+    let program = simt.compile_pair(source, &KeyVariant { key: key.clone(), variant }, arch)?;
     let mut outcome = CheckOutcome { launches: 0, worst: 0.0 };
     each_launch(key, variant, |sample, params, geometry| {
         for &seed in seeds {

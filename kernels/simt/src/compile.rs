@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use cc::Tool;
-use precast_core::{Arch, Digest, Source};
+use precast_core::{Arch, Digest, KeyVariant, Source};
 
 use crate::branches::{Branches, TRACE};
 use crate::error::{CompileError, OLDEST, io};
 use crate::program::Program;
 use crate::report::SOURCES;
-use crate::translate::{argument, translate};
+use crate::translate::{argument, heading, translate};
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 17] = [
+const MACHINE: [(&str, &str); 18] = [
     ("block.h", include_str!("../machine/block.h")),
     ("clock.h", include_str!("../machine/clock.h")),
     ("counters.cc", include_str!("../machine/counters.cc")),
@@ -28,6 +28,7 @@ const MACHINE: [(&str, &str); 17] = [
     ("launch.h", include_str!("../machine/launch.h")),
     ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
+    ("plain.h", include_str!("../machine/plain.h")),
     ("wgmma.h", include_str!("../machine/wgmma.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
     ("schedule.cc", include_str!("../machine/schedule.cc")),
@@ -167,11 +168,42 @@ impl Simt {
         Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0), branches: None, lock: None })
     }
 
+    /// Compiles and loads a source of a key's build for an architecture. A plain file stays as it is: its kernel is
+    /// called by its own name.
+    ///
+    /// # Errors
+    /// Those of [`Self::compile`], and [`CompileError::Plain`].
+    pub fn compile_pair(&self, source: &Source, pair: &KeyVariant, arch: Arch) -> Result<Program, CompileError> {
+        let Some(plain) = pair.key.plain() else { return self.compile(source, &pair.defines(arch), arch) };
+        let refused = |why| Err(CompileError::Plain { kernel: plain.name, file: plain.unit.source.path, why });
+        if plain.unit.is_ptx() {
+            return refused("it is PTX; the self-test compares it on a GPU");
+        }
+        if plain.symbol.starts_with("_ZN") {
+            return refused("it is in a namespace, and is called by its name alone; the self-test compares it on a GPU");
+        }
+        self.compile_as(source, ["__CUDACC__", "__CUDACC_RTC__"].map(|name| format!("-D{name}")).into(), plain.name, arch)
+    }
+
     /// Compiles and loads a kernel for an architecture.
     ///
     /// # Errors
     /// [`CompileError`] where it does not compile, or declares too much shared memory.
     pub fn compile(&self, source: &Source, defines: &[(String, String)], arch: Arch) -> Result<Program, CompileError> {
+        // An entry symbol names its architecture: without it several have one object.
+        let defines = defines.iter().filter(|(name, _)| name != "ENTRY");
+        let defines = defines.map(|(name, value)| format!("-D{name}={value}"));
+        self.compile_as(source, defines.chain([format!("-DENTRY={ENTRY}")]).collect(), ENTRY, arch)
+    }
+
+    /// The same, of an entry by its name in the source.
+    fn compile_as(
+        &self,
+        source: &Source,
+        defines: Vec<String>,
+        entry: &str,
+        arch: Arch,
+    ) -> Result<Program, CompileError> {
         let what = &*source.file();
         let number = {
             let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -187,13 +219,9 @@ impl Simt {
             write(&folder.join(name), &text)?;
         }
         write(&directory.join(what), source.text)?;
-        // An entry symbol names its architecture: without it several have one object.
-        let defines =
-            defines.iter().filter(|(name, _)| name != "ENTRY").map(|(name, value)| format!("-D{name}={value}"));
         let (major, minor) = arch.compute_capability().unwrap_or_default();
         let arch = format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10);
-        let defines: Vec<String> = defines.chain([arch, format!("-DENTRY={ENTRY}")]).collect();
-        let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
+        let defines: Vec<&str> = defines.iter().chain([&arch]).map(String::as_str).collect();
         // Instructions are put together by macros: they are read once those are expanded. What the standard header has
         // is `cuda.h`'s to include. Text that names no directory is the same in each.
         write(&directory.join("stdint.h"), "")?;
@@ -210,25 +238,28 @@ impl Simt {
             .concat(),
         )?;
         let text = std::fs::read_to_string(&expanded).map_err(io(&expanded))?;
-        let cluster = argument(&text, "__cluster_dims__", 0).unwrap_or("1");
-        let resident = argument(&text, "__launch_bounds__", 1).unwrap_or("1");
+        let heading = heading(&text, entry);
+        let cluster = argument(heading, "__cluster_dims__", 0).unwrap_or("1");
+        let resident = argument(heading, "__launch_bounds__", 1).unwrap_or("1");
         let unit = format!(
             "{}\n# 1 \"kernel.cc\"\n\
              #pragma GCC visibility push(default)\n\
              extern \"C\" {{\n\
              extern const uint32_t simt_cluster = {cluster}, simt_resident_blocks = {resident};\n\
-             void simt_enter(const void* params) {{ simt::enter({ENTRY}, params); }}\n\
+             void simt_enter(const void* params) {{ simt::enter({entry}, params); }}\n\
              }}\n",
             translate(&text)
         );
         write(&directory.join("kernel.cc"), &unit)?;
 
         let trace = self.branches.as_ref().map(|_| TRACE);
-        let parts = [&self.basis.0[..], unit.as_bytes(), trace.unwrap_or_default().as_bytes()];
+        let keywords = if entry == ENTRY { "cuda.h" } else { "plain.h" };
+        let parts = [&self.basis.0[..], keywords.as_bytes(), unit.as_bytes(), trace.unwrap_or_default().as_bytes()];
         let object = self.objects.join(format!("{}.o", Digest::of_parts("simt.object", parts)));
         if !object.exists() {
             let sources = format!("-fdebug-prefix-map={}={SOURCES}", directory.display());
-            let unit = [&*sources, "-include", "../cuda.h", "-c", "kernel.cc", "-o", "kernel.o"];
+            let keywords = format!("../{keywords}");
+            let unit = [&*sources, "-include", &keywords, "-c", "kernel.cc", "-o", "kernel.o"];
             compile(&self.compiler, what, &directory, &[KERNEL, trace.as_slice(), &unit].concat())?;
             // Whole or not at all, whoever else puts the same there.
             std::fs::rename(directory.join("kernel.o"), &object).map_err(io(&object))?;

@@ -41,7 +41,7 @@ impl Counted {
 pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) -> Result<Counted, CheckFault> {
     let kernel = key.kernel();
     let pair = KeyVariant { key: key.clone(), variant };
-    let program = simt.compile(&pair.source(), &pair.defines(arch), arch)?;
+    let program = simt.compile_pair(&pair.source(), &pair, arch)?;
     let mut samples = Vec::new();
     program.counts();
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {

@@ -27,6 +27,16 @@ pub enum CompileError {
         /// Messages of the compiler.
         log: String,
     },
+    /// A plain kernel that no host compiler reads, or that has no name by which it is called.
+    #[error("`{kernel}` of {file} cannot be executed on the host: {why}")]
+    Plain {
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// The file.
+        file: &'static str,
+        /// What it is, and what helps.
+        why: &'static str,
+    },
     /// Files cannot be written or read.
     #[error("{what}: {error}")]
     Io {

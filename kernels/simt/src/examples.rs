@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use precast_core::{Arch, Key, KeyVariant, Registry, Tolerance};
+use precast_core::{Arch, Key, KeyVariant, ReferenceError, Registry, Tolerance};
 
 use crate::branches::Branches;
 use crate::compile::Simt;
@@ -33,6 +33,9 @@ pub enum CheckError {
     /// There is no compiler for the host, or no place for what it writes.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// A header does not declare a plain kernel as its file does.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
     /// A check of nothing would find nothing.
     #[error("nothing is checked: {0}")]
     Nothing(String),
@@ -78,10 +81,11 @@ impl fmt::Debug for CheckError {
 /// ```
 ///
 /// # Errors
-/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++; before that a dtype that
+/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++; before that a header that is not of its plain file, a dtype that
 /// no example has, and a tolerance of 1 or more; where nothing else is wrong, lines that no sample executes, except
 /// those that trap.
 pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Result<Checked, CheckError> {
+    kernels.are_as_their_files()?;
     let (examples, archs) = (kernels.examples(), archs.into_iter().collect());
     let checks = Check::of(builds(&examples, &archs)?);
     match (left_out(kernels, &examples, &archs), loose(&examples)) {

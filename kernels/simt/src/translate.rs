@@ -43,12 +43,20 @@ fn in_word(before: &str) -> bool {
     before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// `extern __shared__ ... name[]` at the start of `text`: its length, and a pointer of that name.
+/// `extern __shared__ ... name[]` at the start of `text`: its length, and a pointer of that name. Outside of a function
+/// g++ refuses it.
 fn dynamic_shared(text: &str) -> Option<(usize, String)> {
-    let declaration = text.strip_prefix("extern __shared__ ")?;
+    let declaration = text.strip_prefix("extern")?.trim_start().strip_prefix("__shared__")?;
     let end = declaration.find("[]")?;
-    let name = declaration[..end].split_whitespace().next_back()?;
-    Some((text.len() - declaration.len() + end + 2, format!("unsigned char* {name} = simt_dynamic_shared()")))
+    let (kind, name) = declaration[..end].trim_end().rsplit_once(|char: char| char.is_whitespace())?;
+    let mut kind = kind.trim().to_owned();
+    for attribute in ["__align__(", "alignas("] {
+        while let Some((before, rest)) = kind.clone().split_once(attribute) {
+            kind = format!("{before}{}", &rest[closing(rest, '(', ')')? + 1..]).trim().to_owned();
+        }
+    }
+    let pointer = format!("{kind}* {name} = ({kind}*)({{ simt_dynamic_shared(); }})");
+    Some((text.len() - declaration.len() + end + 2, pointer))
 }
 
 /// An `asm` statement, without its semicolon, at the start of `text`: its length, and the call.
@@ -168,6 +176,16 @@ fn one_call(instruction: &str, operands: &[&str], registers: &[(&str, &str)]) ->
     )
 }
 
+/// What stands between the last `__global__` of a kernel of this name and its body.
+pub fn heading<'a>(text: &'a str, name: &str) -> &'a str {
+    let headings = text.split("__global__").skip(1).filter_map(|rest| rest.split(['{', ';']).next());
+    let is_named = |heading: &&str| {
+        let mut places = heading.match_indices(name).map(|(at, _)| heading.split_at(at));
+        places.any(|(before, rest)| !in_word(before) && rest[name.len()..].trim_start().starts_with('('))
+    };
+    headings.filter(is_named).last().unwrap_or_default()
+}
+
 /// An argument of the last use of a macro in preprocessed text: what a kernel says of its launches.
 pub fn argument<'a>(text: &'a str, name: &str, index: usize) -> Option<&'a str> {
     let start = text.rfind(&format!("{name}("))? + name.len() + 1;
@@ -221,8 +239,21 @@ mod tests {
 
     #[test]
     fn dynamic_shared_memory_becomes_a_pointer() {
-        let declaration = "extern __shared__ __align__(128) unsigned char slices[];";
-        assert_eq!(translate(declaration), "unsigned char* slices = simt_dynamic_shared();");
+        for (declaration, kind) in [
+            ("extern __shared__ __align__(128) unsigned char slices[];", "unsigned char"),
+            ("extern __shared__ float4 slices[];", "float4"),
+            ("extern\t__shared__ alignas(16) float __align__(8) slices[];", "float"),
+        ] {
+            assert_eq!(translate(declaration), format!("{kind}* slices = ({kind}*)({{ simt_dynamic_shared(); }});"));
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_several_says_its_own_launches() {
+        let text = "__global__ void __launch_bounds__(64, 2) f(int n) { f(n); }\n__global__ void ff(int n);\n\
+                    extern \"C\" __global__ void __launch_bounds__(128, 3) ff(int n) {";
+        let resident = |name| argument(heading(text, name), "__launch_bounds__", 1);
+        assert_eq!((resident("f"), resident("ff"), resident("g")), (Some("2"), Some("3"), None));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod hopper;
 mod kernels;
 mod masked;
 mod mistakes;
+mod plain;
 mod planted;
 mod program;
 mod rows;

@@ -1,0 +1,94 @@
+//! Files that are compiled as they are: what the machine takes of them, and how it says that it does not.
+
+use precast_core::plain::{Parameter, PlainKernel, PlainUnit};
+use precast_core::{Arch, Geometry, Key, Source, source};
+
+use crate::SIMT;
+
+const INT: Parameter = Parameter { name: "n", offset: 0, bytes: 4, align: 4 };
+
+/// A kernel of a file, which has others.
+fn kernel(path: &'static str, text: &'static str, name: &'static str, symbol: &'static str) -> &'static PlainKernel {
+    let unit = PlainUnit {
+        source: Source { path, text, headers: &[("half.cuh", HALF)], common: &source::AS_IT_IS },
+        entries: &[],
+        instances: &[],
+        interface: "",
+        file: "src/kernels.rs",
+        command: "precast-aot abi k/a.cu --out src/kernels.rs",
+    };
+    let kernel = PlainKernel { name, symbol, unit: Box::leak(Box::new(unit)), parameters: &[INT] };
+    Box::leak(Box::new(kernel))
+}
+
+const HALF: &str = "static __host__ __device__ int half(int n) {\n    return nothing(n);\n}\n";
+
+fn compiled(kernel: &'static PlainKernel) -> Result<precast_simt::Program, String> {
+    let pair = Key::of_plain(kernel).built(Arch::Sm89).next().unwrap();
+    SIMT.compile_pair(&pair.source(), &pair, Arch::Sm89).map_err(|error| error.to_string())
+}
+
+/// Mixed sizes, vectors by value and by address, shuffles, several kernels with shared memory of their own.
+const TEXT: &str = r#"
+#ifndef __CUDACC_RTC__
+#error
+#endif
+__constant__ float TWO[1] = {2};
+struct pair { char a; double b; };
+__global__ void other() { __shared__ float all[16 * 1024]; all[threadIdx.x] = 0; }
+__global__ void mixed(char a, float4 b, short c, pair d, float4* out) {
+    __shared__ float first;
+    extern __shared__ float rest[];
+    float sum = threadIdx.x;
+    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_down_sync(0xffffffffu, sum, lanes);
+    const float up = __shfl_up_sync(0xffffffffu, sum, 31);
+    if (threadIdx.x == 31) first = up;
+    rest[threadIdx.x] = a + c;
+    __syncthreads();
+    if (threadIdx.x == 0) *out = make_float4(first, rest[9], d.a + d.b, TWO[0] * b.w);
+}
+"#;
+
+#[test]
+fn a_file_is_executed_as_it_is_and_its_other_kernels_are_left_out() {
+    let program = compiled(kernel("k/a.cu", TEXT, "mixed", "_Z{mixed}c6float4s4pairPS_")).unwrap();
+    assert_eq!(program.static_shared_bytes(), 4);
+    let mut out = [0; 16];
+    let mut params = vec![0; 64];
+    params[0] = 3;
+    params[28..32].copy_from_slice(&4f32.to_le_bytes());
+    params[32..34].copy_from_slice(&5i16.to_le_bytes());
+    params[40] = 6;
+    params[48..56].copy_from_slice(&7f64.to_le_bytes());
+    let mut buffer = precast_core::host::Buffer::filled(16, 0);
+    params[56..].copy_from_slice(&(buffer.as_ptr() as u64).to_le_bytes());
+    let operand = precast_simt::Operand { name: "out", bytes: &mut buffer, writable: true, written: false };
+    let geometry = Geometry { shared_bytes: 128, ..Geometry::linear(1, 32) };
+    program.launch(&geometry, &params, &mut [operand], 1).unwrap_or_else(|report| panic!("{report}"));
+    out.copy_from_slice(&buffer);
+    let out: Vec<f32> = out.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    assert_eq!(out, [496.0, 8.0, 13.0, 8.0]);
+}
+
+#[test]
+fn what_the_machine_does_not_have_is_named_with_file_and_line() {
+    let said = |text, place: &str, what: &str| {
+        let said = compiled(kernel("k/a.cu", text, "f", "_Z{f}i")).err().unwrap();
+        assert!(said.starts_with("k/a.cu does not compile for the host\n"), "{said}");
+        assert!(said.lines().any(|line| line.contains(place) && line.contains(what)), "{said}");
+    };
+    said("\n__global__ void f(int n) {\n    __nanosleep(n);\n}", "k/a.cu:3:", "__nanosleep");
+    said("#include \"half.cuh\"\n__global__ void f(int n) { half(n); }", "half.cuh:2:", "nothing");
+    said("extern __shared__ int all[];\n__global__ void f(int n) { all[n] = 0; }", "k/a.cu:1:", "outside functions");
+    said("#include <cuda_fp16.h>\n__global__ void f(int n) {}", "k/a.cu:1:", "cuda_fp16.h");
+}
+
+#[test]
+fn kernels_without_a_name_to_call_and_ptx_are_refused() {
+    let refused = |kernel| compiled(kernel).err().unwrap();
+    let said = [
+        refused(kernel("k/a.cu", "namespace k { __global__ void f(int n) {} }", "f", "_ZN1k{f}Ei")),
+        refused(kernel("k/a.ptx", ".visible .entry f(.param .u32 n) { ret; }", "f", "f")),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
+}
