@@ -301,14 +301,15 @@ static kernel* newest_kernel;
 /* A kernel at work. */
 typedef struct {
     void* work;
+    unsigned geometry[6];
     char params[];
 } launch;
 
 static void* (*kernel_open)(const char*, size_t*);
-static void (*kernel_run)(void*, const void*);
+static void (*kernel_run)(void*, const void*, const unsigned*);
 
-/* What opens a kernel by its entry symbol, and says the bytes of its parameters, and what runs one. */
-void precast_fake_kernels(void* (*open)(const char*, size_t*), void (*run)(void*, const void*)) { kernel_open = open, kernel_run = run; }
+/* What opens a kernel by its entry symbol, and says the bytes of its parameters, and what runs one, on a grid and blocks. */
+void precast_fake_kernels(void* (*open)(const char*, size_t*), void (*run)(void*, const void*, const unsigned*)) { kernel_open = open, kernel_run = run; }
 
 /* 0 where it is known what kernels do, or nobody says. */
 static int find_kernels(void) {
@@ -323,7 +324,7 @@ static int find_kernels(void) {
 }
 static void run_kernel(void* data) {
     const launch* one = data;
-    kernel_run(one->work, one->params);
+    kernel_run(one->work, one->params, one->geometry);
 }
 static void run_kernel_once(void* data) { run_kernel(data), free(data); }
 
@@ -385,9 +386,10 @@ static void append(graph_of_calls* to, const call* calls, size_t count) {
 }
 
 /* A launch of a kernel, with a copy of its parameters. */
-static launch* launch_of(const kernel* function, void** params) {
+static launch* launch_of(const kernel* function, const unsigned geometry[6], void** params) {
     launch* one = calloc(1, sizeof *one + function->bytes);
     one->work = function->work;
+    memcpy(one->geometry, geometry, sizeof one->geometry);
     memcpy(one->params, params[0], function->bytes);
     return one;
 }
@@ -397,7 +399,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     const kernel* known = newest_kernel;
     int is_captured = is_capturing && stream == capturing, error = 0;
     call one;
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)extra;
+    (void)extra;
     while (known && known != function) known = known->older;
     if (is_captured && !captured) return CAPTURE_INVALIDATED;
     /* What stand-ins for libraries launch is a function of theirs. */
@@ -409,7 +411,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
         if (!is_captured) error = on_launch();
         if (error || !known->work) return error;
         one.run = is_captured ? run_kernel : run_kernel_once;
-        one.data = launch_of(known, params);
+        one.data = launch_of(known, (unsigned[]){gx, gy, gz, bx, by, bz}, params);
     }
     if (is_captured) append(captured, &one, 1);
     else enqueue(stream, one.run, one.data);
@@ -458,7 +460,7 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     CALL(cuGraphAddKernelNode_v2, UNKNOWN);
     const struct {
         const kernel* function;
-        unsigned grid[3], block[3], shared;
+        unsigned geometry[6], shared;
         void** params;
     }* given = params;
     for (size_t i = 0; i < count; i++)
@@ -473,7 +475,7 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     }
     if (given->shared > given->function->shared) return INVALID_VALUE;
     if (given->function->work) {
-        call run = {run_kernel, launch_of(given->function, given->params)};
+        call run = {run_kernel, launch_of(given->function, given->geometry, given->params)};
         append(graph, &run, 1);
     } else if (given->function->updates && !forgets()) {
         call update = {run_update, (void*)(size_t)((const address*)given->params[0])[3]};

@@ -14,7 +14,7 @@ use std::slice;
 use std::sync::{Mutex, Once, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_NOW};
-use precast_core::Key;
+use precast_core::{Arch, Geometry, Key};
 use precast_core::host::Views;
 use precast_fatbins::Bundle;
 
@@ -22,6 +22,7 @@ use precast_fatbins::Bundle;
 #[derive(Debug)]
 pub struct Kernel {
     key: Key,
+    arch: Arch,
     params_bytes: usize,
 }
 
@@ -31,7 +32,7 @@ static KNOWN: Mutex<BTreeMap<String, &'static Kernel>> = Mutex::new(BTreeMap::ne
 /// The signature of [`kernel_open`].
 type Open = unsafe extern "C" fn(*const c_char, *mut usize) -> *const Kernel;
 /// The signature of [`kernel_run`].
-type Run = unsafe extern "C" fn(*const Kernel, *const u8);
+type Run = unsafe extern "C" fn(*const Kernel, *const u8, *const [u32; 6]);
 
 /// Puts the stand-in in the place of the driver in this process, also where there is a real one, and lets it do what
 /// the kernels of a bundle do. Called again it adds those of another bundle.
@@ -83,8 +84,8 @@ pub fn know<K>(bundle: &Bundle<'_, K>) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     for entry in &bundle.manifest().modules {
         let Some(code) = &entry.code else { continue };
-        let (pair, _) = entry.typed(bundle.kernels()).expect("its kernels are this program's");
-        let kernel = Kernel { key: pair.key, params_bytes: entry.params_bytes as usize };
+        let (pair, arch) = entry.typed(bundle.kernels()).expect("its kernels are this program's");
+        let kernel = Kernel { key: pair.key, arch, params_bytes: entry.params_bytes as usize };
         // It is there as long as the process, as what is loaded is.
         known.insert(code.entry.clone(), Box::leak(Box::new(kernel)));
     }
@@ -104,10 +105,11 @@ pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usi
     *kernel
 }
 
-/// Launches of kernels without a reference, as they ran: name, and the bytes of the parameters.
+/// Launches of plain kernels, as they ran: name, and the bytes of the parameters.
 static LAUNCHED: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// Takes the launches so far of kernels that a program takes as they are: the stand-in does not know what they do.
+/// Takes the launches so far of kernels that a program takes as they are. What one does is known if it has a reference
+/// and is launched as a variant of it would be.
 pub fn launched() -> Vec<(String, Vec<u8>)> {
     std::mem::take(&mut LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -115,15 +117,23 @@ pub fn launched() -> Vec<(String, Vec<u8>)> {
 /// Does what a kernel does to memory.
 ///
 /// # Safety
-/// `kernel` is one that was opened, `params` its parameters, and what they name is memory that nobody else uses.
-pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8) {
+/// `kernel` is one that was opened, `params` its parameters, `geometry` its grid and block, and what they name is memory
+/// that nobody else uses.
+pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 6]) {
     // SAFETY: the caller's.
     let (kernel, params) = unsafe { (&*kernel, slice::from_raw_parts(params, (*kernel).params_bytes)) };
+    let reference = kernel.key.kernel();
     if let Some(plain) = kernel.key.plain() {
         let mut launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        return launched.push((plain.name.to_owned(), params.to_vec()));
+        launched.push((plain.name.to_owned(), params.to_vec()));
+        // SAFETY: the caller's.
+        let own = unsafe { *geometry };
+        let of = |Geometry { grid: [a, b, c], block: [d, e, f], .. }| [a, b, c, d, e, f];
+        let mut variants = reference.variants(kernel.arch).into_iter();
+        if !variants.any(|variant| of(reference.geometry(variant, params)) == own) {
+            return;
+        }
     }
-    let reference = kernel.key.kernel();
     let operands = reference.operands(params);
     let mut views = Views::new();
     for operand in &operands {

@@ -15,7 +15,7 @@ use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
 use crate::{Digest, FATBIN_SECTION, MANIFEST_SECTION};
 
 /// A bundle with checked structure. Digests and cubins are unchecked until [`Bundle::verify`] or [`Bundle::examine`].
-/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`] that have no host references.
+/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`] of which some have no host reference.
 pub struct Bundle<'a, K = Registry> {
     /// Kernels of the program that reads it.
     pub(super) kernels: &'static Kernels,
@@ -104,6 +104,18 @@ impl<'a, K: AsRef<Kernels>> Bundle<'a, K> {
             check(offset + code.bytes, &padding[..pad as usize], &|| module.to_string())?;
         }
         Ok(Self { kernels: kernels.as_ref(), of: PhantomData, manifest, digest, fatbin, placed })
+    }
+}
+
+impl<'a> Bundle<'a, Kernels> {
+    /// Returns the part whose kernels a registry has, of a program that has others too: for plans and the self-test. It
+    /// is not encoded again.
+    pub fn of_registry(&self, registry: &'static Registry) -> Bundle<'a, Registry> {
+        let Self { digest, fatbin, .. } = *self;
+        let rows = self.manifest.modules.iter().cloned().zip(self.placed.iter().copied());
+        let (modules, placed) = rows.filter(|(module, _)| registry.parse(&module.key).is_ok()).unzip();
+        let manifest = Manifest { modules, ..self.manifest.clone() };
+        Bundle { kernels: registry.as_ref(), of: PhantomData, manifest, digest, fatbin, placed }
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn declares(line: &str) -> bool {
 /// The operation that a line declares: `family.operation {`.
 fn op(line: &str) -> Option<(&str, &str)> {
     let (op, rest) = line.split_once(" {")?;
-    let is_part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "._".contains(char);
+    let is_part = |char: char| char.is_ascii_alphanumeric() || "._".contains(char);
     (!op.is_empty() && op.chars().all(is_part)).then_some((op, rest))
 }
 

@@ -93,3 +93,36 @@ pub(crate) fn ready(
     check_on("cuFuncSetAttribute", raised, label)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use precast_core::{Parameter, PlainKernel, PlainUnit, Source, source};
+
+    use super::*;
+
+    #[test]
+    fn a_plain_kernel_has_an_address_a_parameter() {
+        static UNIT: PlainUnit = PlainUnit {
+            source: Source { path: "k/a.cu", text: "", headers: &[], common: &source::AS_IT_IS },
+            entries: &["f"],
+            instances: &[],
+            interface: "",
+            file: "src/kernels.rs",
+            command: "precast-aot abi k/a.cu --out src/kernels.rs",
+        };
+        const fn at(offset: u32, bytes: u32) -> Parameter {
+            Parameter { name: "p", offset, bytes, align: bytes }
+        }
+        static KERNEL: PlainKernel =
+            PlainKernel { name: "f", symbol: "f", unit: &UNIT, parameters: &[at(0, 8), at(8, 4), at(16, 8)] };
+        static NONE: PlainKernel = PlainKernel { parameters: &[], ..KERNEL };
+        let mut block = [0; 24];
+        let start = block.as_ptr().addr();
+        let offsets = |kernel, block: &mut [u8]| -> Vec<usize> {
+            arguments(&Key::of_plain(kernel), block).iter().map(|address| address.addr() - start).collect()
+        };
+        assert_eq!(offsets(&KERNEL, &mut block), [0, 8, 16]);
+        // As a kernel of ours, whose block is one parameter.
+        assert_eq!(offsets(&NONE, &mut block), [0]);
+    }
+}

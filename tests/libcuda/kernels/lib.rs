@@ -35,7 +35,7 @@ pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usi
 /// # Safety
 /// That of [`precast_libcuda::kernel_run`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8) {
+pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 6]) {
     // SAFETY: the caller's.
-    unsafe { precast_libcuda::kernel_run(kernel, params) };
+    unsafe { precast_libcuda::kernel_run(kernel, params, geometry) };
 }

@@ -1,7 +1,8 @@
 //! Five kernels that a program has already, on the streams and buffers of cudarc: compiled ahead of time as they are,
-//! verified, and loaded before anything is launched.
+//! verified, and loaded before anything is launched. Two of them have a reference.
 
 pub mod kernels;
+pub mod vectors;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use precast_core::{Geometry, Kernels};
 use precast_runtime::{Bundle, DriverError, Modules};
 
-pub static KERNELS: Kernels = Kernels::new("plain", &[], kernels::PLAIN);
+pub static KERNELS: Kernels = Kernels::new("plain", vectors::abi::OPS, kernels::PLAIN);
 
 /// Returns the machine code in this program.
 pub fn bundle() -> Result<Bundle<'static, Kernels>, Box<dyn Error>> {

@@ -3,7 +3,8 @@
 use std::sync::{LazyLock, Mutex};
 
 use cudarc::driver::{DevicePtr, DevicePtrMut};
-use plain::kernels::{SAXPY, affine, float4, transform};
+use plain::kernels::{SAXPY, affine, float4, saxpy, transform};
+use plain::vectors::abi::{Saxpy, SaxpyArgs};
 use precast_core::{Geometry, Key, PlainKernel};
 use precast_runtime::Modules;
 
@@ -49,6 +50,27 @@ fn arguments_arrive_where_cuda_puts_them() {
     assert_eq!(parameters[32..38], [6, 0, 0, 0, 254, 255]);
     assert_eq!(parameters[48..64], floats(&[7.0, 8.0, 9.0, 10.0]));
     assert_eq!(parameters[64..], 0x1234u64.to_le_bytes());
+}
+
+#[test]
+fn what_has_a_reference_computes_it_where_it_is_launched_as_its_builds_say() {
+    let _launching = LAUNCHING.lock();
+    let (_, modules) = &*LOADED;
+    let stream = modules.context().new_stream().unwrap();
+    let (x, mut y) = (stream.clone_htod(&[2.0f32; 300]).unwrap(), stream.clone_htod(&[1.0f32; 300]).unwrap());
+    plain::saxpy(modules, &stream, 0.5, &x, &mut y).unwrap();
+    assert_eq!(stream.clone_dtoh(&y).unwrap(), [2.0; 300]);
+    assert_eq!(plain::sum(modules, &stream, &y).unwrap(), 600.0);
+    {
+        let ((x, _x), (y, _y)) = (x.device_ptr(&stream), y.device_ptr_mut(&stream));
+        let args = SaxpyArgs { x, y, n: 300, a: 2.0 };
+        // SAFETY: two buffers of 300 floats.
+        unsafe { modules.launch(&stream, Saxpy {}, args).unwrap() };
+        // SAFETY: the same; nobody knows what this one does.
+        unsafe { saxpy(modules.on(&stream), Geometry::linear(1, 32), x, y, 2.0, 300).unwrap() };
+    }
+    assert_eq!(stream.clone_dtoh(&y).unwrap(), [6.0; 300]);
+    precast_libcuda::launched();
 }
 
 #[test]
