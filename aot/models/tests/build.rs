@@ -158,6 +158,10 @@ fn no_input_is_written_over() {
         let (code, _, message) = ends(aot(line).current_dir(dir.path()));
         assert!(code == Some(2) && message.contains("would be overwritten, and it is read"), "{line}: {message}");
     }
+    // What was made of a folder's headers lies in it, and is made again.
+    std::fs::write(dir.path().join("abi.rs"), "").unwrap();
+    let (code, _, message) = ends(aot("abi . --out abi.rs").current_dir(dir.path()).env("LIBCLANG_PATH", "none"));
+    assert!(code == Some(2) && !message.contains("would be overwritten"), "{code:?}: {message}");
     std::fs::remove_file(dir.path().join("text.minisig")).unwrap();
     std::fs::write(dir.path().join("key.pub"), "").unwrap();
     let (code, _, message) = ends(aot("sign --new-key --key key").current_dir(dir.path()));

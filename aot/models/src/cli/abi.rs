@@ -39,7 +39,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let folders = generated::folders(&sources[0]).unwrap_or_default();
     let headers = generated::headers(&folders).unwrap_or_default();
-    refuse_inputs(out, headers.iter().map(|header| &header.path).chain(sources))?;
+    // A folder of headers has what was made of them.
+    let files = sources.iter().filter(|_| are_cuda);
+    refuse_inputs(out, headers.iter().map(|header| &header.path).chain(files))?;
     let failure = |error: &dyn std::fmt::Display| Failure::Headers(format!("{error:#}"));
     let home = home::directory();
     let program = std::env::current_exe().map_err(|error| failure(&error))?;
