@@ -14,8 +14,8 @@ use std::slice;
 use std::sync::{Mutex, Once, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_NOW};
-use precast_core::{Arch, Geometry, Key};
 use precast_core::host::Views;
+use precast_core::{Arch, Geometry, Key};
 use precast_fatbins::Bundle;
 
 /// A kernel, to whom it was opened for.

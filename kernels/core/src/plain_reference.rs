@@ -84,7 +84,7 @@ mod tests {
         command: "precast-aot abi k/a.cu --out src/kernels.rs",
     };
     plain! {
-        /// Multiplies n floats.
+        #[allow(dead_code)]
         UNIT SCALE = "scale" as "scale",
         scale(x: u64 = 0, n: i32 = 8, y: u64 = 16, last: u32 = 24)
     }

@@ -180,9 +180,11 @@ impl Simt {
             return refused("it is PTX; the self-test compares it on a GPU");
         }
         if plain.symbol.starts_with("_ZN") {
-            return refused("it is in a namespace, and is called by its name alone; the self-test compares it on a GPU");
+            return refused("it is in a namespace, whose name is not known; the self-test compares it on a GPU");
         }
-        self.compile_as(source, ["__CUDACC__", "__CUDACC_RTC__"].map(|name| format!("-D{name}")).into(), plain.name, arch)
+        // NVRTC has them.
+        let defines = ["-D__CUDACC__", "-D__CUDACC_RTC__"].map(str::to_owned).into();
+        self.compile_as(source, defines, plain.name, arch)
     }
 
     /// Compiles and loads a kernel for an architecture.
