@@ -117,8 +117,8 @@ pub fn launched() -> Vec<(String, Vec<u8>)> {
 /// Does what a kernel does to memory.
 ///
 /// # Safety
-/// `kernel` is one that was opened, `params` its parameters, `geometry` its grid and block, and what they name is memory
-/// that nobody else uses.
+/// `kernel` is one that was opened, `params` its parameters, `geometry` its grid and block, and what they name is
+/// memory that nobody else uses.
 pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 6]) {
     // SAFETY: the caller's.
     let (kernel, params) = unsafe { (&*kernel, slice::from_raw_parts(params, (*kernel).params_bytes)) };

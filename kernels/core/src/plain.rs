@@ -2,8 +2,8 @@
 //!
 //! `precast-aot abi FILE.cu --out FILE.rs` writes each as a [`PlainKernel`] and a function that launches it. Its key
 //! has no fields, `saxpy{}`, its one variant no numbers, and whoever launches says the geometry. Without operands and
-//! host reference it is in a list of [`Kernels`](crate::Kernels) that is no [`Registry`](crate::Registry): the simulated
-//! GPU, the self-test and the checker take registries alone.
+//! host reference it is in a list of [`Kernels`](crate::Kernels) that is no [`Registry`](crate::Registry): the
+//! simulated GPU, the self-test and the checker take registries alone.
 //!
 //! A header can declare it as it does any kernel, with the name and the parameters that it has. Its key then implements
 //! [`Reference`](crate::Reference), and [`Build`](crate::Build) with [`plain`](crate::Build::plain): an operation of a

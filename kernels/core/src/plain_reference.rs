@@ -7,8 +7,8 @@ use crate::plain::{Parameter, PlainKernel};
 pub enum ReferenceError {
     /// The key has another name, or fields.
     #[error(
-        "`{key}` declares the kernel `{kernel}` of {file}: a header names it `{kernel} {{}}`, without fields, since the \
-        file gets no macros; a kernel of a template can have no reference"
+        "`{key}` declares the kernel `{kernel}` of {file}: a header names it `{kernel} {{}}`, without fields, since \
+        the file gets no macros; a kernel of a template can have no reference"
     )]
     Name {
         /// Operation, or key with its fields.
@@ -20,8 +20,8 @@ pub enum ReferenceError {
     },
     /// A field of the header's struct is not the parameter in its place.
     #[error(
-        "parameter {number} of `{kernel}` in {file} is {found}, and the header's struct of `{kernel}` has {declared}: give \
-        the struct the kernel's parameters in their order, and run the command at the head of its abi.rs"
+        "parameter {number} of `{kernel}` in {file} is {found}, and the header's struct of `{kernel}` has {declared}: \
+        give the struct the kernel's parameters in their order, and run the command at the head of its abi.rs"
     )]
     Parameter {
         /// Name of the kernel.
@@ -37,8 +37,8 @@ pub enum ReferenceError {
     },
     /// An operation and a plain kernel are two kernels, and a key names both.
     #[error(
-        "the operation `{name}` is not the kernel `{name}` of {file}: `plain` of its `Build` returns that one if it is; \
-        else one of the two needs another name"
+        "the operation `{name}` is not the kernel `{name}` of {file}: `plain` of its `Build` returns that one if it \
+        is; else one of the two needs another name"
     )]
     Other {
         /// Name of both.

@@ -86,7 +86,10 @@ namespace simt {
 template <typename... Params> constexpr uint64_t place(uint64_t index) {
     const uint64_t bytes[] = {sizeof(Params)...}, aligns[] = {alignof(Params)...};
     uint64_t end = 0;
-    for (uint64_t i = 0; i <= index; i++) end = (end + aligns[i] - 1) / aligns[i] * aligns[i] + (i < index ? bytes[i] : 0);
+    for (uint64_t i = 0; i <= index; i++) {
+        end = (end + aligns[i] - 1) / aligns[i] * aligns[i];
+        if (i < index) end += bytes[i];
+    }
     return end;
 }
 template <uint64_t... index> struct Indices {};

@@ -81,9 +81,9 @@ impl fmt::Debug for CheckError {
 /// ```
 ///
 /// # Errors
-/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++; before that a header that is not of its plain file, a dtype that
-/// no example has, and a tolerance of 1 or more; where nothing else is wrong, lines that no sample executes, except
-/// those that trap.
+/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++; before that a header that
+/// is not of its plain file, a dtype that no example has, and a tolerance of 1 or more; where nothing else is wrong,
+/// lines that no sample executes, except those that trap.
 pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Result<Checked, CheckError> {
     kernels.are_as_their_files()?;
     let (examples, archs) = (kernels.examples(), archs.into_iter().collect());

@@ -1,6 +1,7 @@
 //! The machine code in this program, without a GPU.
 
-use precast_core::{Arch, Key, PlainKernel, PlainUnit, Source};
+use precast_core::{Arch, Kernels, Key, PlainKernel, PlainUnit, Source};
+use precast_runtime::Bundle;
 
 const KERNELS: [&str; 5] = ["gather{}", "gelu{}", "saxpy{}", "sum{}", "transform{}"];
 
@@ -20,6 +21,14 @@ fn the_bundle_holds_every_kernel_for_seven_rows() {
     // A simulated GPU has what has a reference.
     let simulated = bundle.modules(Arch::Sim).unwrap();
     assert_eq!(simulated.iter().map(|module| module.pair.key.to_string()).collect::<Vec<_>>(), ["saxpy{}", "sum{}"]);
+}
+
+#[test]
+fn a_program_of_other_kernels_can_examine_it() {
+    static OTHERS: Kernels = Kernels::new("plain", &[], &[]);
+    let file = plain::bundle().unwrap().encode();
+    let reason = Bundle::read(&file, &OTHERS).unwrap().examine().unwrap();
+    assert!(reason.is_some_and(|reason| reason.to_string().contains("saxpy{}[threads=256] sm_")));
 }
 
 #[test]
