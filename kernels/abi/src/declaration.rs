@@ -363,3 +363,15 @@ pub(crate) fn top_level<'a>(text: &'a str, separator: &str) -> impl Iterator<Ite
     parts.push(&text[start..]);
     parts.into_iter()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_called_what_a_function_is() {
+        let Kernel { op, fields, .. } = kernel("addKernel_2 {}: Adds.").unwrap().unwrap();
+        assert_eq!((&*op, &*camel(&op), fields.len()), ("addKernel_2", "AddKernel2", 0));
+        assert!(kernel("Adds up {}: no kernel").unwrap().is_none());
+    }
+}

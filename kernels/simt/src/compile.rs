@@ -198,7 +198,7 @@ impl Simt {
         self.compile_as(source, defines.chain([format!("-DENTRY={ENTRY}")]).collect(), ENTRY, arch)
     }
 
-    /// The same, of an entry by its name in the source.
+    /// Compiles and loads a source whose entry has this name.
     fn compile_as(
         &self,
         source: &Source,

@@ -34,7 +34,7 @@ pub enum CompileError {
         kernel: &'static str,
         /// The file.
         file: &'static str,
-        /// What it is, and what helps.
+        /// Reason, and remedy.
         why: &'static str,
     },
     /// Files cannot be written or read.

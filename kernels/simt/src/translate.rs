@@ -47,7 +47,7 @@ fn in_word(before: &str) -> bool {
 /// g++ refuses it.
 fn dynamic_shared(text: &str) -> Option<(usize, String)> {
     let declaration = text.strip_prefix("extern")?.trim_start().strip_prefix("__shared__")?;
-    let end = declaration.find("[]")?;
+    let end = declaration.find("[]").filter(|end| !declaration[..*end].contains(';'))?;
     let (kind, name) = declaration[..end].trim_end().rsplit_once(|char: char| char.is_whitespace())?;
     let mut kind = kind.trim().to_owned();
     for attribute in ["__align__(", "alignas("] {
@@ -176,7 +176,7 @@ fn one_call(instruction: &str, operands: &[&str], registers: &[(&str, &str)]) ->
     )
 }
 
-/// What stands between the last `__global__` of a kernel of this name and its body.
+/// Returns the text between the last `__global__` of a kernel of this name and its body.
 pub fn heading<'a>(text: &'a str, name: &str) -> &'a str {
     let headings = text.split("__global__").skip(1).filter_map(|rest| rest.split(['{', ';']).next());
     let is_named = |heading: &&str| {

@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `src/vectors`.
 //!
 //! Not edited by hand: `precast-aot abi src/vectors --out src/vectors/abi.rs` regenerates it.
-// Headers: cfb51eadd52c5ecec6221c2e530503f630dd741943021074b52831711895e2ea
-// Body: 63aa1c5d3a97c0e53ca30e47466272a08a0eb92ef2c6f897ff29dd7e6319bf91
+// Headers: e51b370b46aa597fdbe13af2481972dfb10641e70db979b816d664d745c33320
+// Body: c0cdadafb71aff6fb970a141bbfea4b705860d277a21bad5c5622cfb0b16fa62
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -35,7 +35,7 @@ parameters! {
         operand partial(Write => Dtype::F32, 8);
         /// elements
         scalar n(u32);
-        /// what C leaves at the end of the struct
+        /// padding
         internal reserved(u32);
     }
     |self, p| [n = p.n] {}

@@ -13,5 +13,5 @@ typedef struct sum_params {
     address x;         ///< [n] f32, read
     address partial;   ///< [8] f32, write
     uint32_t n;        ///< elements
-    uint32_t reserved; ///< what C leaves at the end of the struct
+    uint32_t reserved; ///< padding
 } sum_params;
