@@ -2,9 +2,9 @@
 
 use precast_core::plan::Tensor;
 
-/// Columns of logits are a multiple of this: rows of them are then whole vectors in any dtype, as tensor cores read
-/// and write them. Rows of the head are zero where no token is.
-const MULTIPLE: u32 = 8;
+/// Columns of logits are a multiple of this: each row then begins at a cache line, as the tiles that tensor cores read
+/// and write do. Rows of the head are zero where no token is.
+const MULTIPLE: u32 = 64;
 
 /// Returns the columns of the logits of a vocabulary.
 pub(crate) fn logit_columns(vocab: u32) -> u32 {

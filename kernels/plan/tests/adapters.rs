@@ -131,7 +131,7 @@ fn places(one: &AdapterParameter) -> impl Iterator<Item = usize> + use<> {
 fn tiny(model_type: &str, layers: u32) -> ModelConfig {
     let json = format!(
         r#"{{"model_type":"{model_type}","hidden_size":32,"intermediate_size":64,"num_hidden_layers":{layers},
-        "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"vocab_size":40,"max_position_embeddings":64,
+        "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"vocab_size":64,"max_position_embeddings":64,
         "rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false,"hidden_act":"silu"}}"#
     );
     ModelConfig::from_json(&json).unwrap()
