@@ -319,7 +319,7 @@ fn no_byte_whose_checksums_hold_brings_a_panic() {
     seal(&mut sealed);
     assert!(sealed == whole);
     let data = u64::from_le_bytes(whole[32..40].try_into().unwrap()) as usize;
-    for at in 0..whole.len() {
+    for at in (0..whole.len()).step_by(each_of(3)) {
         for byte in [0xFF, whole[at] ^ 1] {
             let mut damaged = whole.clone();
             damaged[at] = byte;

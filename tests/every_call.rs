@@ -128,11 +128,6 @@ fn named(call: &str) -> &str {
     call.trim_end_matches("_v2").trim_end_matches("WithFlags")
 }
 
-/// Asks for a fault at each call of a run on one GPU: `cargo xtask ci` does.
-fn is_thorough() -> bool {
-    std::env::var_os("PRECAST_TEST_FAULTS").is_some()
-}
-
 /// Times at which a call fails: the first and the last, or each.
 fn times(count: u32, more: &str) -> BTreeSet<u32> {
     if is_thorough() && more.is_empty() { (1..=count).collect() } else { [1, count].into() }

@@ -6,11 +6,6 @@ use std::collections::BTreeMap;
 use crate::kill::{kept, lines, run, undisturbed};
 use crate::support::prelude::*;
 
-/// Asks for a fault at each change: `cargo xtask ci` does.
-fn is_thorough() -> bool {
-    std::env::var_os("PRECAST_TEST_FAULTS").is_some()
-}
-
 /// Has each change of a run of two steps fail, or each seventh, and continues the run. Returns how often it ended so.
 fn fail_at_changes(case: &Case, prepare: impl Fn(&Path), start: &str) -> BTreeMap<i32, u32> {
     let (whole, out) = (undisturbed(case, 2, ""), case.out());
@@ -27,7 +22,7 @@ fn fail_at_changes(case: &Case, prepare: impl Fn(&Path), start: &str) -> BTreeMa
     }
     assert!(more < 256, "the search has to begin further on");
     let mut ends = BTreeMap::new();
-    for at in (1..=some).step_by(if is_thorough() { 1 } else { 7 }) {
+    for at in (1..=some).step_by(each_of(7)) {
         let (code, _, said) = begin().env("PRECAST_FAIL_AT", at.to_string()).ends();
         let (code, what) = (code.unwrap(), format!("change {at} of {some}: {said}"));
         let is_named = ["No space left on device", "Input/output error"].iter().any(|error| said.contains(error));
@@ -49,7 +44,7 @@ fn fail_at_changes(case: &Case, prepare: impl Fn(&Path), start: &str) -> BTreeMa
 fn a_run_whose_files_fail_ends_by_their_names_and_continues() {
     skip_if!(is_on_gpu());
     let ends = fail_at_changes(&crate::kill::case(), |_| {}, "");
-    assert!(ends[&1] > if is_thorough() { 80 } else { 10 }, "{ends:?}");
+    assert!(ends[&1] > 80 / each_of(7) as u32, "{ends:?}");
 }
 
 #[test]
@@ -58,5 +53,5 @@ fn a_resumed_run_whose_files_fail_ends_by_their_names_and_continues() {
     let case = crate::kill::case();
     run(&case, "first", 1, 1, "").succeeds();
     let ends = fail_at_changes(&case, |out| copy(&case.path("first"), out), "--resume");
-    assert!(ends[&1] > if is_thorough() { 50 } else { 6 }, "{ends:?}");
+    assert!(ends[&1] > 50 / each_of(7) as u32, "{ends:?}");
 }

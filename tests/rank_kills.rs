@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::kill::kills;
 use crate::ranks::{Job, assert_same};
 use crate::support::prelude::*;
 
-/// Runs in which each rank is killed, and as many in which it is stopped.
+/// Runs in which each rank is killed, and as many in which it is stopped, unless `PRECAST_TEST_KILLS` says how many.
 const EACH: u32 = 20;
 
 /// Starts two ranks that find out within seconds that the other one is gone: a GPU's take longer to begin.
@@ -49,8 +50,8 @@ fn disturb_at_random(rank: usize, how: &str) {
     begin(&job).into_iter().for_each(|rank| assert_eq!(end(rank), (Some(0), String::new())));
     let run_us = begun.elapsed().as_micros() as u64;
     let mut rng = Pcg64Mcg::seed_from_u64(70 + rank as u64);
-    let mut disturbed = 0;
-    for number in 0..EACH {
+    let (each, mut disturbed) = (kills(EACH), 0);
+    for number in 0..each {
         let _ = fs::remove_dir_all(job.out());
         let after = Duration::from_micros(rng.random_range(0..run_us));
         disturbed += u32::from(disturb(begin(&job), rank, how, after));
@@ -60,7 +61,7 @@ fn disturb_at_random(rank: usize, how: &str) {
         }
         assert_same(&job.out(), &whole, &format!("{how} {rank}, number {number}"));
     }
-    eprintln!("{how} of rank {rank}: {disturbed} of {EACH} runs ended by it, and all had the same weights");
+    eprintln!("{how} of rank {rank}: {disturbed} of {each} runs ended by it, and all had the same weights");
     assert!(disturbed > 0, "{how} {rank}: every run was over");
 }
 

@@ -79,6 +79,16 @@ pub fn as_rank(mut command: Command, [rank, ranks]: [u32; 2], address: &str) -> 
     command
 }
 
+/// True if every place that can break is asked for: `cargo xtask ci` does.
+pub fn is_thorough() -> bool {
+    std::env::var_os("PRECAST_TEST_FAULTS").is_some()
+}
+
+/// Returns the step from one place that can break to the next that is tried: 1 where every place is.
+pub fn each_of(some: usize) -> usize {
+    if is_thorough() { 1 } else { some }
+}
+
 /// Kills a program at one of its changes to the disk; false where it makes fewer and ends well.
 pub fn is_killed_at(change: u32, command: &mut Command) -> bool {
     let status = command.env("PRECAST_KILL_AT", change.to_string()).output().expect("the program starts").status;

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 
 pub use case::{Case, GPU_FIELDS, contents, metrics_of, names_in, results, run_record};
 pub use child::{
-    FOREVER, as_rank, continuation, end, ends, free_address, goes_on, is_killed_at, kill, signal, start,
-    wait_for_steps, wait_while,
+    FOREVER, as_rank, continuation, each_of, end, ends, free_address, goes_on, is_killed_at, is_thorough, kill, signal,
+    start, wait_for_steps, wait_while,
 };
 pub use device::{
     bundle, device, device_and_bundle, device_for, gemm, has_driver, is_on_gpu, is_sim, lacks_compiler, on_device,

@@ -63,12 +63,12 @@ fn steps(times: &mut Times) -> Result<()> {
 }
 
 /// Lets each call of the driver fail once, in a run on one GPU; with ranks and libraries, the first and last of each.
-/// Then each change of a file. Kills and stops ranks, and has Open MPI start some.
+/// Then each change of a file, at which runs are also killed. Kills and stops ranks, and has Open MPI start some.
 pub fn faults() -> Result<()> {
     setup::debian_program("mpirun", &["openmpi-bin"])?;
     let mut test = cargo(&["test"]);
     test.args(ALL).args(["--test", LAST, "--", "--include-ignored", "--nocapture"]);
-    test.args(["every_call::", "file_faults::", "rank_kills::", "rank_hosts::"]);
+    test.args(["every_call::", "file_faults::", "kill::", "rank_kills::", "rank_hosts::", "apr::"]);
     step(
         "a fault at every call and change of a file, and ranks that are killed",
         test.envs(MODELS).env("PRECAST_TEST_FAULTS", "all"),
