@@ -35,7 +35,7 @@ pub fn saxpy(
     let n = x.len() as i32;
     // The guards order streams that share a buffer; they live until the launch is queued.
     let ((x, _x), (y, _y)) = (x.device_ptr(stream), y.device_ptr_mut(stream));
-    // SAFETY: two buffers of n floats of the modules' context, which cudarc frees behind the launch.
+    // SAFETY: two buffers of n floats of the modules' context, which cudarc frees after the launch.
     unsafe { kernels::saxpy(modules.on(stream), Geometry::linear(n.cast_unsigned().div_ceil(256), 256), x, y, a, n) }
 }
 

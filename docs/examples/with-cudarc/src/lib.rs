@@ -32,6 +32,6 @@ pub fn smooth(
     let n = x.len() as u64;
     // The guards order streams that share a buffer; they live until the launch is queued.
     let ((x, _x), (y, _y)) = (x.device_ptr(stream), y.device_ptr_mut(stream));
-    // SAFETY: two buffers of n elements of the modules' context, which cudarc frees behind the launch.
+    // SAFETY: two buffers of n elements of the modules' context, which cudarc frees after the launch.
     unsafe { modules.launch(stream, Smooth { x: Dtype::F32 }, SmoothArgs { x, y, n }) }
 }
