@@ -24,7 +24,7 @@ const WAYS: [(f32, u32, f32); 5] = [(1.0, 0, 1.0), (1.0, 0, 0.9), (0.7, 40, 1.0)
 struct Generator {
     sealed: SealedDevice,
     plan: GenerationPlan,
-    vocab: u32,
+    columns: u32,
     sampling: Sampling,
 }
 
@@ -53,7 +53,7 @@ impl Generator {
         let (plan, sealed) = forward
             .open_plan(&opened, &[], FrozenRequest { lower: &lower, slots: None, what: &|_| String::new() }, |_| ())
             .unwrap();
-        let mut this = Self { sealed, vocab: opened.model.config().vocab, plan, sampling };
+        let mut this = Self { sealed, columns: opened.model.config().logit_columns(), plan, sampling };
         let state = this.plan.decoding.state;
         this.write(state.stops, &[NO_TOKEN; MOST_STOPS as usize]);
         this.write(state.ends, &vec![u32::MAX; rows as usize]);
@@ -94,7 +94,7 @@ impl Generator {
         let log_probs = self.words(state.log_probs);
         let at = |slot: u32| (slot * slots.seq_len + position + 1) as usize;
         Drawn {
-            logits: self.sealed.read(logits.slice(0, count * u64::from(self.vocab))).unwrap(),
+            logits: self.sealed.read(logits.slice(0, count * u64::from(self.columns))).unwrap(),
             position,
             tokens: self.words(ids.slice(0, count)),
             log_probs: (0..slots.count).map(|slot| log_probs[at(slot)]).collect(),
@@ -103,7 +103,7 @@ impl Generator {
 
     /// The logits of the phase that has just run; those of others have the same name.
     fn logits(&self) -> Tensor {
-        let elems = u64::from(bucket(self.plan.decoding.slots.count)) * u64::from(self.vocab);
+        let elems = u64::from(bucket(self.plan.decoding.slots.count)) * u64::from(self.columns);
         let buffers = &self.plan.plan.buffers;
         let at = buffers.iter().position(|buffer| buffer.name == "head.logits" && buffer.elems == elems).unwrap();
         Tensor { buffer: BufferId(at as u32), offset: 0, format: buffers[at].format, elems }
@@ -113,7 +113,7 @@ impl Generator {
         let Sampling { temperature, top_k, top_p, seed } = self.sampling;
         sample_params {
             rows: self.plan.decoding.slots.count,
-            vocab: self.vocab,
+            vocab: self.columns,
             temperature,
             top_k,
             top_p,
@@ -199,7 +199,7 @@ fn check(model: &Path, text: &[u32], (rows, steps): (u32, u32), say: impl Fn(Str
             generator.check_draws(&drawn);
             if number == 0 {
                 let widened: Vec<u8> = drawn.logits.chunks(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
-                differing += check_sets(&floats(&widened), generator.vocab);
+                differing += check_sets(&floats(&widened), generator.columns);
             }
         }
         let draws = rows * steps;

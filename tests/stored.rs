@@ -99,12 +99,12 @@ fn stored_experts_teach_the_same_bits_in_groups() {
     teacher(&case, "experts.gguf", &config, &all, 3);
     assert_same_bits(&case, "experts.gguf");
     let planned = case.record("out")["memory"]["planned"].to_string();
-    let head = u64::from(VOCAB.next_multiple_of(8)) * u64::from(config.hidden) * 2;
+    let head = u64::from(VOCAB.next_multiple_of(64)) * u64::from(config.hidden) * 2;
     assert!(planned.contains(&format!(r#""bytes":{head},"category":"teacher_scratch""#)), "{planned}");
     let plan = case
         .run("plan --device sim --seq-len 64 --teacher experts.gguf --student student --teacher-format stored")
         .succeeds();
-    assert!(plan.contains(" tiles of 128, 3 experts at a time\n"), "{plan}");
+    assert!(plan.contains(" tiles of 128, 4 experts at a time\n"), "{plan}");
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
 use crate::{Digest, FATBIN_SECTION, MANIFEST_SECTION};
 
 /// A bundle with checked structure. Digests and cubins are unchecked until [`Bundle::verify`] or [`Bundle::examine`].
-/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`] of which some have no host reference.
+/// `K` is the type of the list that it was read for: a [`Registry`], or [`Kernels`], of which some have no host
+/// reference.
 pub struct Bundle<'a, K = Registry> {
     /// Kernels of the program that reads it.
     pub(super) kernels: &'static Kernels,
