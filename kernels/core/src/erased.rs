@@ -6,9 +6,10 @@ use bytemuck::Pod;
 
 use crate::arch::Arch;
 use crate::blas::BlasGemm;
-use crate::build::{Build, Geometry};
+use crate::build::Build;
 use crate::card::Card;
 use crate::fields::Fields;
+use crate::geometry::Geometry;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;

@@ -9,8 +9,8 @@
 //! [`Reference`](crate::Reference), and [`Build`](crate::Build) with [`plain`](crate::Build::plain): an operation of a
 //! registry, whose source is the file as it is.
 
-use crate::build::Geometry;
 use crate::digest::Digest;
+use crate::geometry::Geometry;
 use crate::ptx;
 use crate::source::Source;
 

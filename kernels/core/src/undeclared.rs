@@ -1,8 +1,9 @@
 //! A kernel that is taken as it is and that no header declares, among those that one does.
 
 use crate::arch::Arch;
-use crate::build::{Build, Geometry};
+use crate::build::Build;
 use crate::erased::AnyKernel;
+use crate::geometry::Geometry;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;

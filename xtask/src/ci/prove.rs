@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::checkout::aot;
-use super::{fresh, install, offline, packages, page, published, released, reproducible, rows};
+use super::{fresh, install, offline, packages, page, published, released, reproducible, rows, semver};
 use crate::run::{FEATURES, cargo, step};
 use crate::{examples, fuzz, setup, simt, test};
 
@@ -30,6 +30,7 @@ pub fn prove(out: &Path) -> Result<()> {
     published::check(out)?;
     offline::check(out)?;
     packages::check()?;
+    semver::check(None)?;
     fresh::check()?;
     reproducible::check()?;
     rows::check()?;
