@@ -160,8 +160,8 @@ fn no_input_is_written_over() {
     }
     // What was made of a folder's headers lies in it, and is made again.
     std::fs::write(dir.path().join("abi.rs"), "").unwrap();
-    let (code, _, message) = ends(aot("abi . --out abi.rs").current_dir(dir.path()).env("LIBCLANG_PATH", "none"));
-    assert!(code == Some(2) && !message.contains("would be overwritten"), "{code:?}: {message}");
+    let (_, _, message) = ends(aot("abi . --out abi.rs").current_dir(dir.path()));
+    assert!(!message.contains("would be overwritten"), "{message}");
     std::fs::remove_file(dir.path().join("text.minisig")).unwrap();
     std::fs::write(dir.path().join("key.pub"), "").unwrap();
     let (code, _, message) = ends(aot("sign --new-key --key key").current_dir(dir.path()));
