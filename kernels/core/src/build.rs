@@ -24,12 +24,13 @@ pub trait Build: Kernel {
         None
     }
 
-    /// Returns the CUDA source of a row; of a plain kernel it is the file.
+    /// Returns the CUDA source of a row. A plain kernel needs no implementation: its source is always its file.
     ///
     /// # Panics
-    /// If neither this method nor [`Self::plain`] is implemented.
+    /// When a build, a check or a launch asks for the source of a kernel that implements neither this method nor
+    /// [`Self::plain`].
     fn source(&self, _variant: Self::Variant) -> Source {
-        self.plain().expect("`source` or `plain` says what is compiled").unit.source
+        self.plain().expect("a kernel implements `source` or `plain`").unit.source
     }
 
     /// True if a row can run a launch: some need rows of whole vectors. `select` returns only such rows, and the

@@ -48,7 +48,8 @@ pub fn bytes<K: Registered>(kernel: &K, params: &K::Params) -> Vec<u8> {
     bytemuck::bytes_of(params)[..params_bytes(kernel)].to_vec()
 }
 
-/// Returns the size of the parameter block that a launch receives, bytes; that of a plain kernel is its file's.
+/// Returns the bytes of parameters that a launch passes. A plain kernel takes those of its file, without the padding that
+/// ends the header's struct.
 pub(crate) fn params_bytes<K: Registered>(kernel: &K) -> usize {
     kernel.plain().map_or_else(|| kernel.params_bytes(), PlainKernel::params_bytes)
 }
@@ -85,7 +86,7 @@ impl<K: Registered> Build for Erased<K> {
         self.0.plain()
     }
     fn source(&self, variant: Variant) -> Source {
-        self.0.source(typed(variant))
+        self.0.plain().map_or_else(|| self.0.source(typed(variant)), |plain| plain.unit.source)
     }
     fn admits(&self, variant: Variant, params: &[u8]) -> bool {
         self.0.admits(typed(variant), &block(params))

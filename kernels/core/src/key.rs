@@ -95,7 +95,12 @@ impl Key {
     pub fn is_as_its_file(&self) -> Result<(), ReferenceError> {
         let Some(plain) = self.plain() else { return Ok(()) };
         let own_name = if self.fields.is_empty() { self.op } else { &*self.text };
-        plain_reference::compare(own_name, self.parameters, plain)
+        plain_reference::compare(own_name, self.parameters, plain)?;
+        // The file is compiled for every architecture, as it is without a reference.
+        match Arch::GPUS.into_iter().find(|arch| self.kernel.variants(*arch).is_empty()) {
+            Some(arch) => Err(ReferenceError::NoVariant { kernel: plain.name, file: plain.unit.source.path, arch }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the key built as each of an architecture's variants.

@@ -1,5 +1,6 @@
 //! Plain kernels that have a reference: what their header declares is what their file does.
 
+use crate::arch::Arch;
 use crate::plain::{Parameter, PlainKernel};
 
 /// A header does not declare the plain kernel that its key names.
@@ -34,6 +35,18 @@ pub enum ReferenceError {
         declared: String,
         /// Name, size and offset in the file.
         found: String,
+    },
+    /// A launch has no geometry on an architecture, for which the file is compiled.
+    #[error(
+        "`{kernel}` of {file} has no variant on {arch}: `variants` of its `Build` returns one for each architecture"
+    )]
+    NoVariant {
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// The file.
+        file: &'static str,
+        /// The architecture.
+        arch: Arch,
     },
     /// An operation and a plain kernel are two kernels, and a key names both.
     #[error(
@@ -71,18 +84,11 @@ pub(crate) fn compare(name: &str, declared: &[Parameter], plain: &'static PlainK
 mod tests {
     use crate::host::Views;
     use crate::plain::PlainUnit;
+    use crate::plain::tests::UNIT;
     use crate::*;
 
     use super::compare;
 
-    static UNIT: PlainUnit = PlainUnit {
-        source: Source { path: "k/a.cu", text: "", headers: &[], common: &source::AS_IT_IS },
-        entries: &["scale", "shift"],
-        instances: &[],
-        interface: "",
-        file: "src/kernels.rs",
-        command: "precast-aot abi k/a.cu --out src/kernels.rs",
-    };
     plain! {
         #[allow(dead_code)]
         UNIT SCALE = "scale" as "scale",
@@ -102,6 +108,8 @@ mod tests {
         |self, p| [n = p.n] {}
         /// As it is.
         kernel Scale = "scale" {};
+        /// As it is, for one architecture.
+        kernel OfHopper = "scale" {};
     }
 
     impl Build for Scale {
@@ -109,6 +117,9 @@ mod tests {
 
         fn plain(&self) -> Option<&'static PlainKernel> {
             Some(&SCALE)
+        }
+        fn source(&self, _variant: Threads) -> Source {
+            unreachable!("it is the file's")
         }
         fn variants(&self, _arch: Arch) -> Vec<Threads> {
             [128, 256].map(|threads| Threads { threads }).into()
@@ -126,6 +137,38 @@ mod tests {
         fn samples(&self) -> Vec<Self::Params> {
             vec![Self::Params { n: 5, ..Default::default() }]
         }
+    }
+
+    impl Build for OfHopper {
+        type Variant = Threads;
+
+        fn plain(&self) -> Option<&'static PlainKernel> {
+            Some(&SCALE)
+        }
+        fn variants(&self, arch: Arch) -> Vec<Threads> {
+            if arch == Arch::Sm90a { vec![Threads { threads: 128 }] } else { Vec::new() }
+        }
+        fn geometry(&self, variant: Threads, _p: &Self::Params) -> Geometry {
+            Geometry::linear(1, variant.threads)
+        }
+    }
+
+    impl Reference for OfHopper {
+        fn examples() -> Vec<Self> {
+            vec![Self {}]
+        }
+        fn host(&self, _p: &Self::Params, _views: &mut Views<'_>) {}
+        fn samples(&self) -> Vec<Self::Params> {
+            Vec::new()
+        }
+    }
+
+    /// Without a reference it is compiled for all.
+    #[test]
+    fn a_kernel_without_a_variant_on_an_architecture_is_refused() {
+        let said = Key::new(OfHopper {}).is_as_its_file().unwrap_err().to_string();
+        let expected = "`scale` of k/a.cu has no variant on sm_80: `variants` of its `Build` returns one";
+        assert!(said.starts_with(expected), "{said}");
     }
 
     #[test]
