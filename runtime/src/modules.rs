@@ -111,7 +111,10 @@ impl Modules {
         // Own launches are of the code that is loaded.
         let arch = code;
         let modules = bundle.modules(code).map_err(BundleError::from)?;
-        let needed: BTreeSet<KeyVariant> = keys.iter().flat_map(|key| key.built(arch)).collect();
+        // A plain kernel that has a reference is asked for by either key.
+        let own = |key: &Key| kernels.parse(key.text()).unwrap_or_else(|_| key.clone());
+        let needed: BTreeSet<KeyVariant> =
+            keys.iter().flat_map(|key| own(key).built(arch).collect::<Vec<_>>()).collect();
         cover(bundle, arch, &modules, &needed)?;
         let address = context.cu_ctx() as usize;
         sole.admits(address)?;
