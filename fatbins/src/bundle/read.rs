@@ -109,8 +109,8 @@ impl<'a, K: AsRef<Kernels>> Bundle<'a, K> {
 }
 
 impl<'a> Bundle<'a, Kernels> {
-    /// Returns the part whose kernels a registry has, of a program that has others too: for plans and the self-test. It
-    /// is not encoded again.
+    /// Returns the part whose kernels a registry has, of a program that has others too: for plans and the self-test. Its
+    /// [`digest`](Bundle::digest) is the whole bundle's.
     pub fn of_registry(&self, registry: &'static Registry) -> Bundle<'a, Registry> {
         let Self { digest, fatbin, .. } = *self;
         let rows = self.manifest.modules.iter().cloned().zip(self.placed.iter().copied());
@@ -136,11 +136,15 @@ impl<'a, K> Bundle<'a, K> {
     }
 
     /// Encodes the bundle file.
+    ///
+    /// # Panics
+    /// If this is a part, which [`of_registry`](Bundle::of_registry) returns: the machine code is the whole bundle's.
     pub fn encode(&self) -> Vec<u8> {
+        assert!(self.manifest.digest() == self.digest, "a part of a bundle is no bundle");
         elf(self.fatbin, &self.manifest.encode())
     }
 
-    /// Returns the digest of the manifest, which covers everything in the bundle.
+    /// Returns the digest of the manifest that was read, which covers everything in the bundle.
     pub fn digest(&self) -> Digest {
         self.digest
     }

@@ -103,7 +103,7 @@ impl<K> Bundle<'_, K> {
         };
         claim(module, "entry symbol", &pair.entry(arch), &facts.entry)?;
         let threads = pair.variant.threads();
-        // A plain file says at most how many threads a block has, and without a reference the caller does.
+        // A plain file bounds the threads of a block; without a reference the caller chooses them.
         let most = pair.key.plain().map_or(facts.max_threads, |_| facts.max_threads.min(threads));
         claim(module, "largest block", &threads, &most)
     }
@@ -119,7 +119,8 @@ impl<K> Bundle<'_, K> {
         let image = self.image(offset, code);
         let facts = match pair {
             Some(pair) => CubinFacts::of_pair(image, pair, &code.entry),
-            // A plain kernel has a key without fields. Its parameters are known to its program.
+            // A plain kernel has a key without fields, and only its program knows its parameters: a cubin of several
+            // entries or parameters under such a key is taken for one.
             None => CubinFacts::read(image).or_else(|error| match module.key.ends_with("{}") {
                 true => CubinFacts::of_entry(image, &code.entry)
                     .map(|facts| CubinFacts { params_bytes: module.params_bytes, ..facts }),
