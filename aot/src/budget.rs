@@ -38,7 +38,8 @@ impl Usage {
         let (pair, arch) = module.typed(kernels).ok()?;
         let kernel = pair.key.kernel();
         let samples = kernel.samples();
-        let launches = || samples.iter().map(|params| kernel.geometry(pair.variant, params));
+        let admitted = || samples.iter().filter(|params| kernel.admits(pair.variant, params));
+        let launches = || admitted().map(|params| kernel.geometry(pair.variant, params));
         let shared_bytes = code.static_shared_bytes + launches().map(|launch| launch.shared_bytes).max().unwrap_or(0);
         let limits = arch.multiprocessor();
         let warps = code.max_threads.div_ceil(WARP);
@@ -151,6 +152,8 @@ mod tests {
         assert_eq!(check_all(std::slice::from_ref(&within), &KERNELS), Ok(()));
         let over = [module("sm_121", 64, 0, 16), module("sm_89", 64, 99 * 1024 + 16, 0), module("sm_90a", 300, 0, 0)];
         let [spills, shared, registers] = over;
-        insta::assert_snapshot!(check_all(&[spills, within, shared, registers], &KERNELS).unwrap_err());
+        let mut launched = module("sm_90a", 64, 0, 0);
+        launched.code.as_mut().unwrap().max_threads = 128;
+        insta::assert_snapshot!(check_all(&[spills, within, shared, registers, launched], &KERNELS).unwrap_err());
     }
 }
