@@ -160,8 +160,10 @@ fn no_input_is_written_over() {
     }
     // What was made of a folder's headers lies in it, and is made again.
     std::fs::write(dir.path().join("abi.rs"), "").unwrap();
-    let (_, _, message) = ends(aot("abi . --out abi.rs").current_dir(dir.path()));
-    assert!(!message.contains("would be overwritten"), "{message}");
+    let variables = [("LIBCLANG_PATH", dir.path()), ("PRECAST_HOME", dir.path())];
+    let (code, _, message) = ends(aot("abi . --out abi.rs").current_dir(dir.path()).envs(variables));
+    let expected = format!("error: LIBCLANG_PATH is {}, which has no libclang: unset it", dir.path().display());
+    assert!(code == Some(2) && message.starts_with(&expected), "{code:?}: {message}");
     std::fs::remove_file(dir.path().join("text.minisig")).unwrap();
     std::fs::write(dir.path().join("key.pub"), "").unwrap();
     let (code, _, message) = ends(aot("sign --new-key --key key").current_dir(dir.path()));

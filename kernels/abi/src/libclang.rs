@@ -27,6 +27,13 @@ pub fn folder(program: &Path, home: Option<OsString>, named: Option<OsString>) -
     pinned(program, home).or_else(|| named.map(PathBuf::from))
 }
 
+/// True if `folder` has a libclang of any version, or is its file: clang-sys panics where there is none.
+pub fn is_in(folder: &Path) -> bool {
+    let is_one = |name: &str| name.starts_with("libclang") && name.contains(".so");
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    folder.is_file() || names.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_one(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -47,6 +54,7 @@ mod tests {
         let pinned = home.join("toolchain").join(PINNED);
         fs::create_dir_all(&pinned).unwrap();
         assert_eq!(folder(&program, None, None), None, "a folder without it");
+        assert_eq!([&pinned, &other].map(|folder| is_in(folder)), [false, true]);
         fs::write(pinned.join("libclang.so"), "").unwrap();
         assert_eq!(folder(&program, None, named()), Some(pinned.clone()));
         assert_eq!(folder(Path::new("/"), Some(home.into()), None), Some(pinned));

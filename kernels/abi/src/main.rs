@@ -14,6 +14,7 @@ use precast_system::generated;
 fn main() -> Result<ExitCode> {
     let [home, named] = ["PRECAST_HOME", libclang::VARIABLE].map(env::var_os);
     let folder = libclang::folder(&env::current_exe()?, home, named)
+        .filter(|folder| libclang::is_in(folder))
         .context("no libclang: `cargo xtask abi` installs the pinned one and runs this program")?;
     if let Some(status) = precast_abi::again(&folder)? {
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });

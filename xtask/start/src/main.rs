@@ -60,7 +60,8 @@ fn checker(names: &[String]) -> io::Result<Command> {
 /// it, and only others may do with that which the variable names.
 fn libclang(by_variable: bool) -> Option<PathBuf> {
     let named = std::env::var_os(libclang::VARIABLE).filter(|_| by_variable);
-    libclang::folder(&std::env::current_exe().ok()?, std::env::var_os("PRECAST_HOME"), named)
+    let folder = libclang::folder(&std::env::current_exe().ok()?, std::env::var_os("PRECAST_HOME"), named);
+    folder.filter(|folder| libclang::is_in(folder))
 }
 
 /// Cargo, as it was called.

@@ -54,6 +54,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             folder.to_owned()
         }
     };
+    if !libclang::is_in(&folder) {
+        return Err(Failure::Libclang(folder));
+    }
     // A program that reads headers is started with the variable that says where libclang is.
     match precast_abi::again(&folder).map_err(|error| failure(&error))? {
         Some(status) if status.success() => return Ok(()),

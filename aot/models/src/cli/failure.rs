@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use precast_abi::libclang::VARIABLE;
 use precast_aot::lock::{LockFileError, NotLocked};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
@@ -84,6 +85,9 @@ pub enum Failure {
     /// Headers declare no kernels, or the Rust of them cannot be written.
     #[error("{0}")]
     Headers(String),
+    /// The folder that a variable names has no libclang.
+    #[error("{VARIABLE} is {}, which has no libclang: unset it, and the pinned one is installed", .0.display())]
+    Libclang(PathBuf),
     /// Standard output could not be written.
     #[error("cannot write to standard output: {0}")]
     Output(String),
@@ -109,7 +113,11 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
-            Failure::TrustedKey(_) | Failure::Kernel(_) | Failure::Exists(_) | Failure::Input(_) => 2,
+            Failure::TrustedKey(_)
+            | Failure::Kernel(_)
+            | Failure::Exists(_)
+            | Failure::Input(_)
+            | Failure::Libclang(_) => 2,
             Failure::Headers(_)
             | Failure::Model(_)
             | Failure::Evidence { .. }
