@@ -153,8 +153,8 @@ mod tests {
                     char type, const nest p, float3 f, double4* __restrict__ out, u64 n, int) {}";
         let written = of(text).unwrap();
         for part in [
-            "#[repr(C, align(8))]\npub struct pair {\n    /// `double`\n    pub x: f64,\n    /// `char`\n    pub y: i8,\n    \
-             pub padding_9: [u8; 7],\n}",
+            "#[repr(C, align(8))]\npub struct pair {\n    /// `double`\n    pub x: f64,\n    \
+             /// `char`\n    pub y: i8,\n    pub padding_9: [u8; 7],\n}",
             "    pub of: [pair; 2],\n    /// `const float *const *`\n    pub at: address,\n",
             "    pub which: u32,\n    /// `bool`\n    pub on: bool,\n    pub padding_45: [u8; 3],\n}",
             "(\"b.h\", include_str!(\"k/b.h\")),\n            (\"c.h\", include_str!(\"third/c.h\")),\n",
