@@ -13,8 +13,11 @@ use precast_core::source::words;
 use crate::error::CompileError;
 use crate::report::SOURCES;
 
-/// Option under which each block begins with a call.
-pub(crate) const TRACE: &str = "-fsanitize-coverage=trace-pc";
+/// Options under which each block begins with a call. Each function has a section of its own, so that [`CALLED_ALONE`]
+/// leaves out those that nothing calls.
+pub(crate) const TRACE: &[&str] = &["-fsanitize-coverage=trace-pc", "-ffunction-sections"];
+/// Option of the linker beside [`TRACE`].
+pub(crate) const CALLED_ALONE: &str = "-Wl,--gc-sections";
 /// Function that is called.
 const CALLED: &str = "__sanitizer_cov_trace_pc";
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use cc::Tool;
 use precast_core::{Arch, Digest, KeyVariant, Source};
 
-use crate::branches::{Branches, TRACE};
+use crate::branches::{Branches, CALLED_ALONE, TRACE};
 use crate::error::{CompileError, OLDEST, io};
 use crate::program::Program;
 use crate::report::SOURCES;
@@ -254,21 +254,26 @@ impl Simt {
         );
         write(&directory.join("kernel.cc"), &unit)?;
 
-        let trace = self.branches.as_ref().map(|_| TRACE);
+        let (trace, link) = match self.branches {
+            Some(_) => (TRACE, &[CALLED_ALONE][..]),
+            None => (&[][..], &[][..]),
+        };
         let keywords = if entry == ENTRY { "cuda.h" } else { "plain.h" };
-        let parts = [&self.basis.0[..], keywords.as_bytes(), unit.as_bytes(), trace.unwrap_or_default().as_bytes()];
+        let traced = trace.concat();
+        let parts = [&self.basis.0[..], keywords.as_bytes(), unit.as_bytes(), traced.as_bytes()];
         let object = self.objects.join(format!("{}.o", Digest::of_parts("simt.object", parts)));
         if !object.exists() {
             let sources = format!("-fdebug-prefix-map={}={SOURCES}", directory.display());
             let keywords = format!("../{keywords}");
             let unit = [&*sources, "-include", &keywords, "-c", "kernel.cc", "-o", "kernel.o"];
-            compile(&self.compiler, what, &directory, &[KERNEL, trace.as_slice(), &unit].concat())?;
+            compile(&self.compiler, what, &directory, &[KERNEL, trace, &unit].concat())?;
             // Whole or not at all, whoever else puts the same there.
             std::fs::rename(directory.join("kernel.o"), &object).map_err(io(&object))?;
         }
         let [linked, machine] = [&object, &self.machine].map(|path| path.to_string_lossy());
-        compile(&self.compiler, what, &directory, &["-shared", &linked, &machine, "-o", "kernel.so"])?;
-        Program::load(what, directory.join("kernel.so"), trace.map(|_| &*object))
+        let shared = ["-shared", &linked, &machine, "-o", "kernel.so"];
+        compile(&self.compiler, what, &directory, &[&shared[..], link].concat())?;
+        Program::load(what, directory.join("kernel.so"), self.branches.as_ref().map(|_| &*object))
     }
 }
 

@@ -176,9 +176,12 @@ fn one_call(instruction: &str, operands: &[&str], registers: &[(&str, &str)]) ->
     )
 }
 
-/// Returns the text between the last `__global__` of a kernel of this name and its body.
+/// Returns the text of the last kernel of this name before its body: from the end of what stands before.
 pub fn heading<'a>(text: &'a str, name: &str) -> &'a str {
-    let headings = text.split("__global__").skip(1).filter_map(|rest| rest.split(['{', ';']).next());
+    let headings = text.match_indices("__global__").map(|(at, _)| {
+        let end = text[at..].find(['{', ';']).map_or(text.len(), |end| at + end);
+        &text[text[..at].rfind(['}', ';']).map_or(0, |end| end + 1)..end]
+    });
     let is_named = |heading: &&str| {
         let mut places = heading.match_indices(name).map(|(at, _)| heading.split_at(at));
         places.any(|(before, rest)| !in_word(before) && rest[name.len()..].trim_start().starts_with('('))
@@ -254,6 +257,8 @@ mod tests {
                     extern \"C\" __global__ void __launch_bounds__(128, 3) ff(int n) {";
         let resident = |name| argument(heading(text, name), "__launch_bounds__", 1);
         assert_eq!((resident("f"), resident("ff"), resident("g")), (Some("2"), Some("3"), None));
+        let before = "int one;\n__cluster_dims__(2, 1, 1) __global__ void f(int n) {";
+        assert_eq!(argument(heading(before, "f"), "__cluster_dims__", 0), Some("2"));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Files that are compiled as they are: what the machine takes of them, and how it says that it does not.
 
+use precast_core::host::Views;
 use precast_core::plain::{Parameter, PlainKernel, PlainUnit};
-use precast_core::{Arch, Geometry, Key, Source, source};
+use precast_core::{
+    Arch, Build, Dtype, Geometry, Key, Op, Reference, Registry, Source, Threads, parameters, plain, source,
+};
 
 use crate::SIMT;
 
@@ -91,4 +94,76 @@ fn kernels_without_a_name_to_call_and_ptx_are_refused() {
         refused(kernel("k/a.ptx", ".visible .entry f(.param .u32 n) { ret; }", "f", "f")),
     ];
     insta::assert_snapshot!(said.join("\n"));
+}
+
+parameters! {
+    /// Parameters of `tripled`.
+    pub struct tripled_params, TripledArgs {
+        operand x(ReadWrite => Dtype::F32, n);
+        scalar n(u32);
+        internal reserved(u32);
+    }
+    |self, p| [n = p.n] {}
+    /// Multiplies n floats.
+    kernel Tripled = "tripled" {};
+}
+
+const CALLED: &str = r#"
+__device__ float triple(float x) { return 3 * x; }
+__device__ float other(float x) {
+    if (x > 1) return 2 * x;
+    return x;
+}
+__global__ void others(float* x) { x[0] = other(x[1]); }
+__global__ void tripled(float* x, unsigned int n) {
+    if (threadIdx.x < n) x[threadIdx.x] = triple(x[threadIdx.x]);
+}
+"#;
+
+static CALLED_CU: PlainUnit = PlainUnit {
+    source: Source { path: "k/called.cu", text: CALLED, headers: &[], common: &source::AS_IT_IS },
+    entries: &["others", "tripled"],
+    instances: &[],
+    interface: "",
+    file: "src/kernels.rs",
+    command: "precast-aot abi k/called.cu --out src/kernels.rs",
+};
+
+plain! {
+    #[allow(dead_code)]
+    CALLED_CU TRIPLED = "tripled" as "_Z{tripled}Pfj",
+    tripled(x: u64 = 0, n: u32 = 8)
+}
+
+impl Build for Tripled {
+    type Variant = Threads;
+
+    fn plain(&self) -> Option<&'static PlainKernel> {
+        Some(&TRIPLED)
+    }
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 64 }]
+    }
+    fn geometry(&self, variant: Threads, _p: &Self::Params) -> Geometry {
+        Geometry::linear(1, variant.threads)
+    }
+}
+
+impl Reference for Tripled {
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
+    }
+    fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
+        views.store("x").iter_mut().for_each(|x| *x *= 3.0);
+    }
+    fn samples(&self) -> Vec<Self::Params> {
+        vec![Self::Params { n: 50, ..Default::default() }]
+    }
+}
+
+/// A function that only another kernel calls has blocks that no sample can execute.
+#[test]
+fn what_a_kernel_does_not_call_need_not_be_executed() {
+    static KERNELS: Registry = Registry::new("of the test", &[Op::of::<Tripled>()]);
+    precast_simt::check(&KERNELS, [Arch::Sm89]).unwrap_or_else(|error| panic!("{error}"));
 }
