@@ -301,15 +301,20 @@ static kernel* newest_kernel;
 /* A kernel at work. */
 typedef struct {
     void* work;
-    unsigned geometry[6];
+    /* Grid, block, bytes of dynamic shared memory. */
+    unsigned geometry[7];
     char params[];
 } launch;
 
 static void* (*kernel_open)(const char*, size_t*);
+static void (*kernel_gather)(void*, void**, void*);
 static void (*kernel_run)(void*, const void*, const unsigned*);
 
-/* What opens a kernel by its entry symbol, and says the bytes of its parameters, and what runs one, on a grid and blocks. */
-void precast_fake_kernels(void* (*open)(const char*, size_t*), void (*run)(void*, const void*, const unsigned*)) { kernel_open = open, kernel_run = run; }
+/* What opens a kernel by its entry symbol, and says the bytes of its parameters, what gathers these from the address of
+   each, and what runs one, on a grid and blocks. */
+void precast_fake_kernels(void* (*open)(const char*, size_t*), void (*gather)(void*, void**, void*), void (*run)(void*, const void*, const unsigned*)) {
+    kernel_open = open, kernel_gather = gather, kernel_run = run;
+}
 
 /* 0 where it is known what kernels do, or nobody says. */
 static int find_kernels(void) {
@@ -319,8 +324,9 @@ static int find_kernels(void) {
     library = dlopen(path, RTLD_NOW);
     if (!library) return INVALID_VALUE;
     *(void**)&kernel_open = dlsym(library, "kernel_open");
+    *(void**)&kernel_gather = dlsym(library, "kernel_gather");
     *(void**)&kernel_run = dlsym(library, "kernel_run");
-    return kernel_open && kernel_run ? 0 : INVALID_VALUE;
+    return kernel_open && kernel_gather && kernel_run ? 0 : INVALID_VALUE;
 }
 static void run_kernel(void* data) {
     const launch* one = data;
@@ -386,11 +392,11 @@ static void append(graph_of_calls* to, const call* calls, size_t count) {
 }
 
 /* A launch of a kernel, with a copy of its parameters. */
-static launch* launch_of(const kernel* function, const unsigned geometry[6], void** params) {
+static launch* launch_of(const kernel* function, const unsigned geometry[7], void** params) {
     launch* one = calloc(1, sizeof *one + function->bytes);
     one->work = function->work;
     memcpy(one->geometry, geometry, sizeof one->geometry);
-    memcpy(one->params, params[0], function->bytes);
+    kernel_gather(one->work, params, one->params);
     return one;
 }
 
@@ -411,7 +417,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
         if (!is_captured) error = on_launch();
         if (error || !known->work) return error;
         one.run = is_captured ? run_kernel : run_kernel_once;
-        one.data = launch_of(known, (unsigned[]){gx, gy, gz, bx, by, bz}, params);
+        one.data = launch_of(known, (unsigned[]){gx, gy, gz, bx, by, bz, shared}, params);
     }
     if (is_captured) append(captured, &one, 1);
     else enqueue(stream, one.run, one.data);
@@ -460,7 +466,7 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     CALL(cuGraphAddKernelNode_v2, UNKNOWN);
     const struct {
         const kernel* function;
-        unsigned geometry[6], shared;
+        unsigned geometry[7];
         void** params;
     }* given = params;
     for (size_t i = 0; i < count; i++)
@@ -473,7 +479,7 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
         call failure = {run_failure, NULL};
         append(graph, &failure, 1);
     }
-    if (given->shared > given->function->shared) return INVALID_VALUE;
+    if (given->geometry[6] > given->function->shared) return INVALID_VALUE;
     if (given->function->work) {
         call run = {run_kernel, launch_of(given->function, given->geometry, given->params)};
         append(graph, &run, 1);

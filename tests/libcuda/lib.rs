@@ -31,8 +31,10 @@ static KNOWN: Mutex<BTreeMap<String, &'static Kernel>> = Mutex::new(BTreeMap::ne
 
 /// The signature of [`kernel_open`].
 type Open = unsafe extern "C" fn(*const c_char, *mut usize) -> *const Kernel;
+/// The signature of [`kernel_gather`].
+type Gather = unsafe extern "C" fn(*const Kernel, *const *const u8, *mut u8);
 /// The signature of [`kernel_run`].
-type Run = unsafe extern "C" fn(*const Kernel, *const u8, *const [u32; 6]);
+type Run = unsafe extern "C" fn(*const Kernel, *const u8, *const [u32; 7]);
 
 /// Puts the stand-in in the place of the driver in this process, also where there is a real one, and lets it do what
 /// the kernels of a bundle do. Called again it adds those of another bundle.
@@ -51,8 +53,9 @@ pub fn install<K>(bundle: &Bundle<'_, K>) {
         // has this signature in fake.c.
         unsafe {
             let library = Library::open(Some(&library), RTLD_NOW).expect("a library");
-            let set = library.get::<unsafe extern "C" fn(Open, Run)>(b"precast_fake_kernels").expect("a function");
-            set(kernel_open, kernel_run);
+            let set =
+                library.get::<unsafe extern "C" fn(Open, Gather, Run)>(b"precast_fake_kernels").expect("a function");
+            set(kernel_open, kernel_gather, kernel_run);
             std::mem::forget(library);
         }
     });
@@ -114,12 +117,30 @@ pub fn launched() -> Vec<(String, Vec<u8>)> {
     std::mem::take(&mut LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Copies the parameters of a launch to their places in a block: a kernel of ours has one, the block, and a plain one
+/// those of its file.
+///
+/// # Safety
+/// `kernel` is one that was opened, `params` has the address of each of its parameters, and `block` can be written.
+pub unsafe extern "C" fn kernel_gather(kernel: *const Kernel, params: *const *const u8, block: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(plain) = (*kernel).key.plain() else {
+            return block.copy_from_nonoverlapping(*params, (*kernel).params_bytes);
+        };
+        for (index, parameter) in plain.parameters.iter().enumerate() {
+            let place = block.add(parameter.offset as usize);
+            place.copy_from_nonoverlapping(*params.add(index), parameter.bytes as usize);
+        }
+    }
+}
+
 /// Does what a kernel does to memory.
 ///
 /// # Safety
-/// `kernel` is one that was opened, `params` its parameters, `geometry` its grid and block, and what they name is
-/// memory that nobody else uses.
-pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 6]) {
+/// `kernel` is one that was opened, `params` its block, `geometry` its grid, block and dynamic shared memory, and what
+/// they name is memory that nobody else uses.
+pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 7]) {
     // SAFETY: the caller's.
     let (kernel, params) = unsafe { (&*kernel, slice::from_raw_parts(params, (*kernel).params_bytes)) };
     let reference = kernel.key.kernel();
@@ -128,7 +149,7 @@ pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, ge
         launched.push((plain.name.to_owned(), params.to_vec()));
         // SAFETY: the caller's.
         let own = unsafe { *geometry };
-        let of = |Geometry { grid: [a, b, c], block: [d, e, f], .. }| [a, b, c, d, e, f];
+        let of = |Geometry { grid: [a, b, c], block: [d, e, f], shared_bytes }| [a, b, c, d, e, f, shared_bytes];
         let mut variants = reference.variants(kernel.arch).into_iter();
         if !variants.any(|variant| of(reference.geometry(variant, params)) == own) {
             return;

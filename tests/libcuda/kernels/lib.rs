@@ -30,12 +30,22 @@ pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usi
     unsafe { precast_libcuda::kernel_open(name, params_bytes) }
 }
 
+/// Copies the parameters of a launch to their places in a block.
+///
+/// # Safety
+/// That of [`precast_libcuda::kernel_gather`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kernel_gather(kernel: *const Kernel, params: *const *const u8, block: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe { precast_libcuda::kernel_gather(kernel, params, block) };
+}
+
 /// Does what a kernel does to memory.
 ///
 /// # Safety
 /// That of [`precast_libcuda::kernel_run`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 6]) {
+pub unsafe extern "C" fn kernel_run(kernel: *const Kernel, params: *const u8, geometry: *const [u32; 7]) {
     // SAFETY: the caller's.
     unsafe { precast_libcuda::kernel_run(kernel, params, geometry) };
 }
