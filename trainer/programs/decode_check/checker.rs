@@ -113,7 +113,7 @@ impl DecodeChecker {
         let DecodeCheckBuffers { counts, slots, expected, .. } = self.plan.buffers;
         let mut read = |tensor| Ok::<Vec<u32>, Failure>(bytemuck::pod_collect_to_vec(&self.sealed.read(tensor)?));
         let (compared, differing) = (read(counts.compared)?, read(counts.differing)?);
-        let vocab = expected.elems / counts.compared.elems;
+        let columns = expected.elems / counts.compared.elems;
         let mut result = Compared::default();
         let of_position = |position| (first..).zip(sequences).filter(move |(_, one)| one.decodes(position));
         for (position, (sequence, one)) in
@@ -121,8 +121,8 @@ impl DecodeChecker {
         {
             let place = (one.slot * slots.seq_len + position) as usize;
             let (compared, differing) = (u64::from(compared[place]), differing[place]);
-            if compared != vocab {
-                let what = format!("{compared} of {vocab} logits of sequence {sequence} at position {position}");
+            if compared != columns {
+                let what = format!("{compared} of {columns} logits of sequence {sequence} at position {position}");
                 return Err(RunFault(format!("{what} were compared")).into());
             }
             result += Compared {

@@ -12,7 +12,8 @@ use crate::run::outcome::RunFault;
 pub struct Compared {
     /// Tokens that were decoded.
     pub tokens: u64,
-    /// Logits of these, each compared with that of the forward pass.
+    /// Logits of these, each compared with that of the forward pass; masked columns after the vocabulary are compared,
+    /// too.
     pub compared: u64,
     /// Logits whose bits differ.
     pub differing: u64,
