@@ -41,7 +41,7 @@ pub fn saxpy(
 
 /// Returns the sum of `x`.
 pub fn sum(modules: &Modules, stream: &Arc<CudaStream>, x: &CudaSlice<f32>) -> Result<f32, Box<dyn Error>> {
-    let (blocks, threads) = (8, 128);
+    let (blocks, threads) = (vectors::BLOCKS, vectors::THREADS);
     let mut partial = stream.alloc_zeros::<f32>(blocks as usize)?;
     let geometry = Geometry { shared_bytes: threads * 4, ..Geometry::linear(blocks, threads) };
     {

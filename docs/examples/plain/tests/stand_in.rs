@@ -3,8 +3,9 @@
 use std::sync::{LazyLock, Mutex};
 
 use cudarc::driver::{DevicePtr, DevicePtrMut};
-use plain::kernels::{SAXPY, affine, float4, saxpy, transform};
+use plain::kernels::{SAXPY, affine, float4, saxpy, sum, transform};
 use plain::vectors::abi::{Saxpy, SaxpyArgs};
+use plain::vectors::{BLOCKS, THREADS};
 use precast_core::{Geometry, Key, PlainKernel};
 use precast_runtime::Modules;
 
@@ -14,6 +15,8 @@ static LOADED: LazyLock<(String, Modules)> = LazyLock::new(|| {
     let bundle = plain::bundle().unwrap();
     precast_libcuda::install(&bundle);
     let refused = Modules::open(0, &bundle, &[Key::of_plain(&OTHER)]).unwrap_err();
+    // A kernel that has a reference is found by the key of one that has none.
+    Modules::open(0, &bundle, &[Key::of_plain(&SAXPY)]).unwrap();
     (refused.to_string(), plain::load(0).unwrap())
 });
 
@@ -36,7 +39,7 @@ fn arguments_arrive_where_cuda_puts_them() {
     plain::saxpy(modules, &stream, 2.5, &x, &mut y).unwrap();
     let map = affine { scale: [1.0, 2.0, 3.0, 4.0], shift: [5.0; 4], steps: 6 };
     let bias = float4 { x: 7.0, y: 8.0, z: 9.0, w: 10.0 };
-    // SAFETY: the stand-in executes nothing.
+    // SAFETY: the stand-in does not know what `transform` does.
     unsafe { transform(modules.on(&stream), Geometry::linear(1, 256), map, -2, bias, 0x1234).unwrap() };
     stream.synchronize().unwrap();
     let launched = precast_libcuda::launched();
@@ -70,6 +73,13 @@ fn what_has_a_reference_computes_it_where_it_is_launched_as_its_builds_say() {
         unsafe { saxpy(modules.on(&stream), Geometry::linear(1, 32), x, y, 2.0, 300).unwrap() };
     }
     assert_eq!(stream.clone_dtoh(&y).unwrap(), [6.0; 300]);
+    let mut partial = stream.alloc_zeros::<f32>(BLOCKS as usize).unwrap();
+    {
+        let ((y, _y), (to, _to)) = (y.device_ptr(&stream), partial.device_ptr_mut(&stream));
+        // SAFETY: 300 floats, and one a block; without its shared memory nobody knows what it does, either.
+        unsafe { sum(modules.on(&stream), Geometry::linear(BLOCKS, THREADS), y, to, 300).unwrap() };
+    }
+    assert_eq!(stream.clone_dtoh(&partial).unwrap(), [0.0; BLOCKS as usize]);
     precast_libcuda::launched();
 }
 

@@ -38,8 +38,9 @@ impl Reference for Saxpy {
     }
 }
 
-/// Blocks of [`Sum`], a partial sum each.
+/// Blocks of [`Sum`], a partial sum each, and their threads.
 pub const BLOCKS: u32 = 8;
+pub const THREADS: u32 = 128;
 
 impl Build for Sum {
     type Variant = Threads;
@@ -48,7 +49,7 @@ impl Build for Sum {
         Some(&kernels::SUM)
     }
     fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 128 }]
+        vec![Threads { threads: THREADS }]
     }
     fn geometry(&self, Threads { threads }: Threads, _p: &Self::Params) -> Geometry {
         Geometry { shared_bytes: threads * 4, ..Geometry::linear(BLOCKS, threads) }
@@ -62,7 +63,7 @@ impl Reference for Sum {
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
         let (x, mut partial) = (views.load("x"), views.store("partial"));
         for (block, partial) in partial.iter_mut().enumerate() {
-            let rows = x.chunks(128).skip(block).step_by(BLOCKS as usize);
+            let rows = x.chunks(THREADS as usize).skip(block).step_by(BLOCKS as usize);
             *partial = rows.flatten().map(|x| f64::from(*x)).sum::<f64>() as f32;
         }
     }
