@@ -189,7 +189,7 @@ proptest! {
             Just(8)], accum in 1u32..3,
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
-        let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
+        let built = build_keys(&[teacher.clone(), student.clone()]).on(Arch::Sim);
         let slots = Slots { count: 70, seq_len };
         let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
         let mut requested = computed_alone([&teacher, &student], (batch, seq_len), decode);

@@ -48,7 +48,7 @@ fn byte_order_marks_are_skipped() {
 #[test]
 fn a_bundle_that_is_refused_is_not_called_embedded() {
     let case = case();
-    let keys = precast_plan::build_keys(&[shape(&tiny_config(&[]))], precast_kernels::Arch::Sim);
+    let keys = precast_plan::build_keys(&[shape(&tiny_config(&[]))]).on(precast_kernels::Arch::Sim);
     let mut manifest = Manifest::simulated(&KERNELS, &keys);
     let code = b"no machine code";
     let module = &mut manifest.modules[0];

@@ -1,11 +1,9 @@
 //! Compiles the kernels of a program into a bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use precast_core::{Arch, Kernels, KeyVariant, OPTIONS};
+use precast_core::{Arch, BuildKeys, Kernels, KeyVariant, OPTIONS};
 use precast_fatbins::{CubinError, Digest, Manifest, ModuleEntry, Origin};
 use rayon::prelude::*;
 
@@ -14,28 +12,19 @@ use crate::cache::Cache;
 use crate::compile::{CompileError, Task};
 use crate::nvrtc::Nvrtc;
 
-/// Returns every (key, variant) that an architecture needs.
-pub type Keys = Arc<dyn Fn(Arch) -> BTreeSet<KeyVariant> + Send + Sync>;
-
 /// Kernels and architectures to build.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// Kernels of the program.
     pub kernels: &'static Kernels,
     /// Names of what they are built for, sorted, as the program gives them.
     pub built_for: Vec<String>,
-    /// Kernels that each architecture needs.
-    pub keys: Keys,
+    /// Kernels to build.
+    pub keys: BuildKeys,
     /// GPUs to build for; the simulated one is always added.
     pub archs: Vec<Arch>,
     /// Commands that make such a bundle where there is a compiler, and bring it to a build without one.
     pub publish: String,
-}
-
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Request for {:?} on {:?}", self.built_for, self.archs)
-    }
 }
 
 /// A manifest and the cubins that it names, not yet encoded.
@@ -71,14 +60,14 @@ pub enum BuildError {
 impl Request {
     /// Requests the examples of all kernels of a program.
     pub fn of_examples(kernels: &'static Kernels, archs: Vec<Arch>) -> Self {
-        let keys = |arch| kernels.examples().iter().flat_map(|key| key.built(arch).collect::<Vec<_>>()).collect();
+        let keys = BuildKeys::of(kernels.examples());
         let publish = "PRECAST_BUNDLE=DIR/precast.bundle cargo build, and PRECAST_FATBINS=DIR here".to_owned();
-        Self { kernels, built_for: Vec::new(), keys: Arc::new(keys), archs, publish }
+        Self { kernels, built_for: Vec::new(), keys, archs, publish }
     }
 
     /// Returns every (key, variant) that an architecture needs.
     pub fn keys(&self, arch: Arch) -> BTreeSet<KeyVariant> {
-        (self.keys)(arch)
+        self.keys.on(arch)
     }
 
     /// Returns every compilation, sorted.

@@ -21,7 +21,7 @@ pub mod publish;
 pub mod toolchain;
 
 pub use assembler::{Assembler, AssemblerError};
-pub use build::{BuildError, Built, Keys, Request, build};
+pub use build::{BuildError, Built, Request, build};
 pub use embed::{Embed, EmbedError, embed, features, instruct, variable};
 pub use frames::{Framed, frames};
 pub use nvrtc::{Nvrtc, NvrtcError};

@@ -1,22 +1,19 @@
 //! Reads lock files and compares builds with them.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use precast_core::Arch;
+use precast_core::{Arch, BuildKeys};
 use precast_fatbins::{Change, Lock, LockError, Manifest};
 use precast_system::{files, input};
 
-use crate::build::Keys;
-
 /// Kernels that have a lock file.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Part {
     /// Name of the file: `NAME.lock`.
     pub name: String,
-    /// Kernels that it has, by architecture.
-    pub keys: Keys,
+    /// Kernels that it has.
+    pub keys: BuildKeys,
     /// Rules of its file.
     pub strictness: Strictness,
     /// Command that writes the file.
@@ -32,12 +29,6 @@ pub enum Strictness {
     Optional,
     /// A build may have some of the kernels in it, and others without a file.
     Partial,
-}
-
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part {} ({:?})", self.name, self.strictness)
-    }
 }
 
 /// Differences of a build from its locks.
@@ -116,7 +107,7 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<Lock>, LockFileError>
 
 /// Selects a manifest's entries of a part, on these architectures.
 pub fn of(manifest: &Manifest, part: &Part, archs: &[Arch]) -> Lock {
-    let name = |arch: Arch| (part.keys)(arch).into_iter().map(move |pair| (arch.to_string(), pair.to_string()));
+    let name = |arch: Arch| part.keys.on(arch).into_iter().map(move |pair| (arch.to_string(), pair.to_string()));
     let names: BTreeSet<(String, String)> = archs.iter().copied().flat_map(name).collect();
     Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }

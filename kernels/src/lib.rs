@@ -50,10 +50,11 @@ pub use out::Out;
 use precast_core::shell::quoted;
 use precast_core::source::Common;
 pub use precast_core::{
-    Access, Addend, AnyKernel, Arch, Batch, BlasGemm, Block, Build, Content, Digest, Dtype, Fixed, Flag, Format,
-    Geometry, Hasher, Kernel, Key, KeyError, KeyVariant, NotADigest, OPTIONS, Op, Operand, Reference, Registered,
-    Registry, Source, TEGRA, TensorMap, Threads, Tolerance, Variant, arch, blas, bytes, card, check, digest, dtype,
-    erased, fields, format, kernel, key, operand, positions, reference, sequences, tensor_map, tuned, variant,
+    Access, Addend, AnyKernel, Arch, Batch, BlasGemm, Block, Build, BuildKeys, Content, Digest, Dtype, Fixed, Flag,
+    Format, Geometry, Hasher, Kernel, Key, KeyError, KeyVariant, NotADigest, OPTIONS, Op, Operand, Reference,
+    Registered, Registry, Source, TEGRA, TensorMap, Threads, Tolerance, Variant, arch, blas, bytes, card, check,
+    digest, dtype, erased, fields, format, kernel, key, operand, positions, reference, sequences, tensor_map, tuned,
+    variant,
 };
 
 /// Headers that kernels of these families share, beside those of `precast-core`.

@@ -43,7 +43,7 @@ pub fn each<T: DeserializeOwned>(json: &Value, field: &str) -> Vec<T> {
 
 /// A bundle for the simulated GPU of all kernels of some models.
 pub fn simulated(models: &[ModelConfig]) -> Vec<u8> {
-    encode(&Manifest::simulated(&KERNELS, &build_keys(models, Arch::Sim)), |_| &[])
+    encode(&Manifest::simulated(&KERNELS, &build_keys(models).on(Arch::Sim)), |_| &[])
 }
 
 /// Writes a model of random weights below `dir`.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::{Arch, KERNELS, Key};
+use precast_kernels::{KERNELS, Key};
 use precast_plan::{ModelConfig, build_keys};
 
 use crate::model::Model;
@@ -35,7 +35,8 @@ pub fn unlaunched() -> Vec<Key> {
 
 fn not_launched_by(models: &[Model]) -> Vec<Key> {
     let models: Vec<ModelConfig> = models.iter().map(|model| model.config.clone()).collect();
-    let launched: BTreeSet<&str> = build_keys(&models, Arch::Sim).iter().map(|pair| pair.key.op()).collect();
+    let launched = build_keys(&models);
+    let launched: BTreeSet<&str> = launched.keys().into_iter().map(Key::op).collect();
     KERNELS.ops.iter().filter(|op| !launched.contains(op.name)).flat_map(|op| (op.examples)()).collect()
 }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
 
 use precast_aot::lock::{Part, Strictness};
-use precast_aot::{Embed, Keys, Request, instruct, variable};
+use precast_aot::{Embed, Request, instruct, variable};
 use precast_core::shell::quoted;
-use precast_kernels::{Arch, KERNELS, Key, KeyVariant};
+use precast_kernels::{Arch, BuildKeys, KERNELS, Key};
 use precast_plan::{ModelConfig, build_keys};
 
 use crate::kernels;
@@ -66,18 +65,16 @@ impl Selection {
         Self { models, keys: Vec::new(), archs }
     }
 
-    /// Returns every (key, variant) that an architecture needs: those that runs over the models launch, and those
-    /// selected by name.
-    pub fn keys(&self, arch: Arch) -> BTreeSet<KeyVariant> {
+    /// Returns the kernels that runs over the models launch, and those selected by name.
+    pub fn build_keys(&self) -> BuildKeys {
         let configs: Vec<ModelConfig> = self.models.iter().map(|model| model.config.clone()).collect();
-        let mut keys = build_keys(&configs, arch);
-        keys.extend(self.keys.iter().flat_map(|key| key.built(arch)));
+        let mut keys = build_keys(&configs);
+        keys.extend(BuildKeys::of(self.keys.iter().cloned()));
         keys
     }
 
     /// Returns what the compiler is asked for.
     pub fn request(&self) -> Request {
-        let selection = self.clone();
         let models: BTreeSet<String> = self.models.iter().map(|model| model.name.clone()).collect();
         let archs: Vec<&str> = self.archs.iter().filter_map(|arch| arch.feature()).collect();
         let named: String = models.iter().map(|model| format!(" --model {}", quoted(model))).collect();
@@ -89,7 +86,7 @@ impl Selection {
             publish,
             kernels: &KERNELS,
             built_for: models.into_iter().collect(),
-            keys: Arc::new(move |arch| selection.keys(arch)),
+            keys: self.build_keys(),
             archs: self.archs.clone(),
         }
     }
@@ -103,9 +100,11 @@ impl Selection {
     /// Returns what has a lock: each model, and the selected kernels that no built-in model launches.
     pub fn locked(&self) -> Vec<Part> {
         let built_in: Vec<String> = Model::built_in().into_iter().map(|model| model.name).collect();
-        let part = |name: &str, strictness, command: String, selection: Self| {
-            let keys: Keys = Arc::new(move |arch| selection.keys(arch));
-            Part { name: name.to_owned(), keys, strictness, command }
+        let part = |name: &str, strictness, command: String, selection: Self| Part {
+            name: name.to_owned(),
+            keys: selection.build_keys(),
+            strictness,
+            command,
         };
         let of_model = |model: &Model| {
             // A user's model needs no lock.

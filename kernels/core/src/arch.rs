@@ -63,7 +63,7 @@ impl Arch {
     pub const GPUS: [Arch; 7] =
         [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90a, Arch::Sm100, Arch::Sm120, Arch::Sm121];
 
-    const ALL: [Arch; 9] = [
+    pub(crate) const ALL: [Arch; 9] = [
         Arch::Sm80,
         Arch::Sm86,
         Arch::Sm89,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use precast_kernels::{Arch, Block, Key, KeyVariant, Moments, Variant};
+use precast_kernels::{Arch, Block, BuildKeys, Key, KeyVariant, Moments};
 use rayon::prelude::*;
 
 use crate::adapters::{Adapters, Target};
@@ -26,6 +26,9 @@ use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
 use precast_core::Plan;
 use precast_core::plan::Launch;
 
+/// Architecture of enumerated plans: it decides the variants of launches, never their keys.
+const ARCH: Arch = Arch::Sim;
+
 /// Tokens of enumerated plans: the count affects the selected variant, never the set of admitted ones.
 const TOKENS: u32 = 1;
 
@@ -36,24 +39,22 @@ const DECODE: DecodeRequest =
 /// Returns every (key, variant) that any run over these models can launch: training by every recipe with each pair
 /// whose vocabularies fit, also of adapters, and evaluation of each model in every precision, for any token count and
 /// any storage of frozen weights.
-pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
+pub fn build_keys(models: &[ModelConfig]) -> BuildKeys {
     let models: Vec<ModelConfig> = models.iter().map(ModelConfig::representative).collect();
-    let each = models.par_iter().map(|model| launched(arch, |mut visit| alone(model, arch, &mut visit)));
-    let mut all: BTreeSet<KeyVariant> = each.flatten_iter().collect();
-    all.extend(launched(arch, |mut visit| together(&models, arch, &mut visit)));
-    all
+    let each: Vec<BuildKeys> = models.par_iter().map(|model| launched(|mut visit| alone(model, &mut visit))).collect();
+    each.into_iter().chain([launched(|mut visit| together(&models, &mut visit))]).flatten().collect()
 }
 
 /// Returns the kernels that lowered plans launch, in all variants that admit a launch: the selected one may depend on
 /// the token count.
-fn launched(arch: Arch, lower: impl FnOnce(&mut dyn FnMut(&Plan))) -> BTreeSet<KeyVariant> {
-    let mut all = BTreeSet::new();
-    let mut not_admitted: HashMap<Key, Vec<Variant>> = HashMap::new();
+fn launched(lower: impl FnOnce(&mut dyn FnMut(&Plan))) -> BuildKeys {
+    let mut all = BuildKeys::default();
+    let mut not_admitted: HashMap<Key, Vec<KeyVariant>> = HashMap::new();
     lower(&mut |plan| {
         for Launch { key, params, .. } in plan.launches() {
-            let rest = not_admitted.entry(key.clone()).or_insert_with(|| key.kernel().variants(arch));
-            let admitted = rest.extract_if(.., |variant| key.kernel().admits(*variant, params));
-            all.extend(admitted.map(|variant| KeyVariant { key: key.clone(), variant }));
+            let rest =
+                not_admitted.entry(key.clone()).or_insert_with(|| BuildKeys::of([key.clone()]).into_iter().collect());
+            all.extend(rest.extract_if(.., |pair| key.kernel().admits(pair.variant, params)));
         }
     });
     all
@@ -63,19 +64,19 @@ fn launched(arch: Arch, lower: impl FnOnce(&mut dyn FnMut(&Plan))) -> BTreeSet<K
 ///
 /// A step launches the kernels of its student and of its teacher's forward pass, so models are lowered as students, as
 /// teachers and alone, not in pairs: linear in models.
-fn alone(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
-    students(model, arch, visit);
-    rounded(model, arch, visit);
-    evaluations(model, arch, visit);
-    generations(model, arch, visit);
+fn alone(model: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
+    students(model, visit);
+    rounded(model, visit);
+    evaluations(model, visit);
+    generations(model, visit);
 }
 
 /// Lowers what depends on all of the models, or on none.
-fn together(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
-    teachers(models, arch, visit);
+fn together(models: &[ModelConfig], visit: &mut impl FnMut(&Plan)) {
+    teachers(models, visit);
     if let Some(model) = models.iter().find(|model| model.experts.is_none()) {
-        ranks(model, arch, visit);
-        rounded_moments(model, arch, visit);
+        ranks(model, visit);
+        rounded_moments(model, visit);
     }
 }
 
@@ -95,11 +96,11 @@ fn for_the_head() -> impl Iterator<Item = Recipe> {
 ///
 /// Adapters of one rank on every projection represent all others: ranks, scales and the choice of projections are
 /// arguments.
-fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn students(student: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
     let mut lower = |request| TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
     let request = |recipe: &Recipe| {
         let teacher = recipe.objective.has_teacher().then_some(student);
-        TrainingRequest::new(student, recipe, arch).taught_by(teacher)
+        TrainingRequest::new(student, recipe, ARCH).taught_by(teacher)
     };
     for recipe in for_blocks() {
         // Decoding depends on the precision alone.
@@ -111,16 +112,16 @@ fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let adapted = Student { config: student, formats: &formats, adapters: &adapters };
     for recipe in for_blocks() {
         // Other teachers of adapters launch what they launch for the whole model.
-        lower(TrainingRequest::new(adapted, &recipe, arch).taught_by(Some(Teacher::Base)));
+        lower(TrainingRequest::new(adapted, &recipe, ARCH).taught_by(Some(Teacher::Base)));
     }
 }
 
 /// Lowers a model that trains for blocks: what rounding adds depends on nothing else of a recipe.
-fn rounded(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn rounded(student: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
     let formats = every_rounding(student);
     for precision in [Precision::Fp32, Precision::Bf16] {
         let recipe = Recipe { precision, ..Recipe::PLAIN };
-        let request = TrainingRequest::new((student, &formats), &recipe, arch);
+        let request = TrainingRequest::new((student, &formats), &recipe, ARCH);
         TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
     }
 }
@@ -143,7 +144,7 @@ fn every_rounding(student: &ModelConfig) -> Formats {
 
 /// Lowers each model as a teacher. It depends on the student only by the columns of the logits, in one launch, and
 /// there only on whether some are masked: the narrowest student of each kind represents all.
-fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn teachers(models: &[ModelConfig], visit: &mut impl FnMut(&Plan)) {
     let mut students: Vec<&ModelConfig> = models.iter().filter(|model| model.experts.is_none()).collect();
     students.sort_by_key(|student| Reverse(student.vocab));
     // A teacher's format alone decides whether it computes in int8.
@@ -153,68 +154,68 @@ fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
         let narrowest: BTreeMap<bool, &ModelConfig> = students.iter().map(|it| (is_masked(it), *it)).collect();
         for (teacher, student) in models.iter().flat_map(|teacher| narrowest.values().map(move |it| (teacher, *it))) {
             // A narrower teacher cannot train this student: no run, no keys.
-            let request = TrainingRequest::new(student, &recipe, arch).taught_by(Some(teacher));
+            let request = TrainingRequest::new(student, &recipe, ARCH).taught_by(Some(teacher));
             TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
         }
         for student in narrowest.values() {
-            compact(student, &recipe, arch, visit);
+            compact(student, &recipe, visit);
         }
     }
 }
 
 /// Lowers what fills a compact cache besides the teacher, and what reads one.
-fn compact(student: &ModelConfig, recipe: &Recipe, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn compact(student: &ModelConfig, recipe: &Recipe, visit: &mut impl FnMut(&Plan)) {
     let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 1.0 };
     let dense = Formats::dense();
-    let filling = HiddenPlan::new((student, &dense), (1, TOKENS), (recipe.precision, Some(top)), arch);
+    let filling = HiddenPlan::new((student, &dense), (1, TOKENS), (recipe.precision, Some(top)), ARCH);
     filling.into_iter().for_each(|filling| visit(&filling.plan));
-    let request = TrainingRequest::new(student, recipe, arch).taught_by(Some(Teacher::Known { keep: top.keep }));
+    let request = TrainingRequest::new(student, recipe, ARCH).taught_by(Some(Teacher::Known { keep: top.keep }));
     TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
 }
 
 /// Lowers the sums over replicas and ranks, which depend on neither models nor recipes.
-fn ranks(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn ranks(student: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
     let recipe = Recipe::every(TOKENS).find(|it| !it.objective.has_teacher()).expect("a recipe of the data alone");
     let share = Share { replicas: 4, ranks: 2, rank: 0 };
-    let request = TrainingRequest { share, ..TrainingRequest::new(student, &recipe, arch) };
+    let request = TrainingRequest { share, ..TrainingRequest::new(student, &recipe, ARCH) };
     TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
 }
 
 /// Lowers updates that round moments, which depend on neither models nor anything else of a recipe than the precision.
-fn rounded_moments(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn rounded_moments(student: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
     for precision in [Precision::Fp32, Precision::Bf16] {
         let recipe = Recipe { precision, moments: Moments::Bf16, ..Recipe::PLAIN };
-        let training = TrainingPlan::new(TrainingRequest::new(student, &recipe, arch));
+        let training = TrainingPlan::new(TrainingRequest::new(student, &recipe, ARCH));
         training.into_iter().for_each(|training| visit(&training.plan));
     }
 }
 
 /// Lowers evaluations of a model in each precision and form, and comparisons with another form of itself.
-fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn evaluations(model: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
     // An evaluated model's format alone decides whether it computes in int8.
     for precision in [Precision::Fp32, Precision::Bf16] {
         for formats in formats(model) {
-            let evaluation = EvaluationPlan::with_formats((model, &formats), (1, TOKENS), precision, arch);
+            let evaluation = EvaluationPlan::with_formats((model, &formats), (1, TOKENS), precision, ARCH);
             evaluation.into_iter().for_each(|evaluation| visit(&evaluation.plan));
         }
         // A sweep has a layer at a time: no pass adds a branch and computes the next layer's norm.
-        let sweep = SweepPlan::new((model, &Formats::dense()), ((1, TOKENS), (1, 1)), (precision, None), arch);
+        let sweep = SweepPlan::new((model, &Formats::dense()), ((1, TOKENS), (1, 1)), (precision, None), ARCH);
         sweep.into_iter().for_each(|sweep| visit(&sweep.plan));
         // A comparison reads two rows of logits, of any form; a teacher's head is launched where it teaches.
-        let compared = ComparisonPlan::other(model.into(), (1, TOKENS), precision, arch);
+        let compared = ComparisonPlan::other(model.into(), (1, TOKENS), precision, ARCH);
         compared.into_iter().for_each(|compared| visit(&compared.plan));
     }
 }
 
 /// Lowers generations by a model in each precision, and their checks. What decoding launches besides an evaluation
 /// depends on no format.
-fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+fn generations(model: &ModelConfig, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::none());
     let model = Student { config: model, formats: &formats, adapters: &adapters };
     for precision in [Precision::Fp32, Precision::Bf16] {
-        let generation = GenerationPlan::new(model, DECODE, precision, arch);
+        let generation = GenerationPlan::new(model, DECODE, precision, ARCH);
         generation.into_iter().for_each(|generation| visit(&generation.plan));
-        let check = DecodeCheckPlan::new(model, DECODE.slots, precision, arch);
+        let check = DecodeCheckPlan::new(model, DECODE.slots, precision, ARCH);
         check.into_iter().for_each(|check| visit(&check.plan));
     }
 }
@@ -243,8 +244,8 @@ mod tests {
         let lowered = |count| {
             let (mut plans, models) = (0, models(count));
             let mut visit = |_: &Plan| plans += 1;
-            models.iter().for_each(|model| alone(model, Arch::Sim, &mut visit));
-            together(&models, Arch::Sim, &mut visit);
+            models.iter().for_each(|model| alone(model, &mut visit));
+            together(&models, &mut visit);
             plans
         };
         let [few, more, most] = [2, 12, 22].map(lowered);
@@ -260,6 +261,6 @@ mod tests {
                 pairs.extend(TrainingPlan::new(request).into_iter().flat_map(|training| crate::keys(&training.plan)));
             }
         }
-        assert!(pairs.is_subset(&build_keys(&models, Arch::Sm89)));
+        assert!(pairs.is_subset(&build_keys(&models).on(Arch::Sm89)));
     }
 }

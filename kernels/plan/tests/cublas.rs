@@ -36,7 +36,7 @@ fn is_dense_gemm(key: &Key) -> bool {
 #[test]
 fn the_keys_of_gemms_drop_out_and_all_others_stay() {
     for arch in ARCHS {
-        let built = build_keys(&[model()], arch);
+        let built = build_keys(&[model()]).on(arch);
         for recipe in Recipe::every(64) {
             let [bundle, library] = plans(&recipe, arch).map(|plan| keys(&plan));
             let rest: BTreeSet<KeyVariant> = bundle.iter().filter(|pair| !is_gemm(pair)).cloned().collect();

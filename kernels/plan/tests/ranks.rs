@@ -184,7 +184,7 @@ fn what_one_sends_another_takes() {
 
 #[test]
 fn every_kernel_of_a_share_is_built() {
-    let built = build_keys(&[model()], Arch::Sim);
+    let built = build_keys(&[model()]).on(Arch::Sim);
     each([(4, 1), (8, 2), (3, 3)], |_, plans| {
         plans.iter().for_each(|plan| assert_covered(&built, &plan.plan));
     });

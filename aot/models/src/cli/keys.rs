@@ -17,12 +17,13 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let request = arguments.targets.selection()?;
-    let rows: Vec<(String, String, String)> = request
+    let selection = arguments.targets.selection()?;
+    let keys = selection.build_keys();
+    let rows: Vec<(String, String, String)> = selection
         .archs
         .iter()
         .flat_map(|arch| {
-            let pairs = request.keys(*arch).into_iter();
+            let pairs = keys.on(*arch).into_iter();
             pairs.map(|pair| (pair.key.to_string(), pair.variant.to_string(), arch.to_string()))
         })
         .collect();

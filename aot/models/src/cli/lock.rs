@@ -30,12 +30,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let all = arguments.models.models.is_empty();
     let keys = if all { kernels::unlaunched() } else { Vec::new() };
     let selection = Selection { models: arguments.models.find()?, keys, archs: Arch::GPUS.to_vec() };
-    for part in selection.locked() {
+    let parts = selection.locked();
+    for part in &parts {
         refuse_inputs(&lock::path(&directory, &part.name), &arguments.models.files())?;
     }
     let built = arguments.compiler.build(&selection.request())?;
     let of = |part: lock::Part| (lock::of(&built.manifest, &part, &selection.archs), part.name);
-    let mut locks: Vec<(Lock, String)> = selection.locked().into_iter().map(of).collect();
+    let mut locks: Vec<(Lock, String)> = parts.into_iter().map(of).collect();
     // Kernels that are launched by now leave that lock.
     if all && selection.keys.is_empty() && lock::path(&directory, UNLAUNCHED).exists() {
         locks.push((Lock::default(), UNLAUNCHED.to_owned()));
