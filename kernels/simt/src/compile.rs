@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cc::Tool;
 use precast_core::{Arch, Digest, KeyVariant, Source};
@@ -69,6 +70,9 @@ const SHARED: &[&str] = &[
     "-Werror",
     "-shared",
 ];
+
+/// Libraries that this process has linked.
+static LINKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Names every kernel's function.
 const ENTRY: &str = "simt_kernel";
@@ -213,6 +217,11 @@ impl Simt {
             *next
         };
         let directory = self.directory.join(format!("{arch}-{number}"));
+        // Libraries of a process before this one.
+        match std::fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&directory)(error)),
+            _ => {}
+        }
         // Reports name what is the program's own as it lies in its package.
         let root = source.common.root();
         for (name, text) in source.includes() {
@@ -271,15 +280,38 @@ impl Simt {
             std::fs::rename(directory.join("kernel.o"), &object).map_err(io(&object))?;
         }
         let [linked, machine] = [&object, &self.machine].map(|path| path.to_string_lossy());
-        let shared = ["-shared", &linked, &machine, "-o", "kernel.so"];
-        compile(&self.compiler, what, &directory, &[&shared[..], link].concat())?;
-        Program::load(what, directory.join("kernel.so"), self.branches.as_ref().map(|_| &*object))
+        // The loader takes one library for another of its path that is still loaded.
+        let loaded = format!("kernel-{}.so", LINKED.fetch_add(1, Ordering::Relaxed));
+        compile(&self.compiler, what, &directory, &[&["-shared", &linked, &machine, "-o", &loaded], link].concat())?;
+        Program::load(what, directory.join(loaded), self.branches.as_ref().map(|_| &*object))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use precast_core::Geometry;
+
     use super::*;
+    use crate::launch::Operand;
+
+    /// Programs that say which lines are executed stay loaded.
+    #[test]
+    fn a_later_program_of_a_directory_is_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "extern \"C\" __global__ void ENTRY(float* y) { y[0] = KEY_N; }";
+        let source = Source { path: "one.cu", text, headers: &[], common: &precast_core::source::COMMON };
+        for n in ["1", "2"] {
+            let mut simt = Simt::new(&dir.path().join("0"), &dir.path().join("objects")).unwrap();
+            simt.branches = Some(Branches::default());
+            let program = simt.compile(&source, &[("KEY_N".to_owned(), n.to_owned())], Arch::Sm89).unwrap();
+            let mut y = [0.0f32];
+            let params = (y.as_mut_ptr() as u64).to_le_bytes();
+            let operand =
+                Operand { name: "y", bytes: bytemuck::cast_slice_mut(&mut y), writable: true, written: false };
+            program.launch(&Geometry::linear(1, 1), &params, &mut [operand], 0).unwrap();
+            assert_eq!(y[0].to_string(), n);
+        }
+    }
 
     #[test]
     fn an_old_compiler_is_named_with_its_remedy() {
