@@ -297,8 +297,9 @@ impl Out {
 
 impl Drop for Out {
     fn drop(&mut self) {
-        self.claim = None;
-        if self.made {
+        // Where the directory was moved away, the path may be another run's.
+        let is_there = self.claim.take().is_some_and(|claim| claim.holds());
+        if self.made && is_there {
             // Fails where there is something in it.
             let _ = fs::remove_dir(&self.dir);
         }
@@ -312,4 +313,23 @@ fn take(listing: &mut Listing, name: &str) -> BTreeMap<String, Digest> {
     let (taken, kept) = all.partition(|(file, _)| file == name || file.starts_with(&below));
     listing.0 = kept;
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another run may have made its directory at the path, and not yet locked it.
+    #[test]
+    fn an_empty_directory_is_removed_unless_it_is_anothers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        drop(Out::claim(&path, Start::Fresh, &[]).unwrap());
+        assert!(!path.exists());
+        let out = Out::claim(&path, Start::Fresh, &[]).unwrap();
+        fs::rename(&path, dir.path().join("moved")).unwrap();
+        fs::create_dir(&path).unwrap();
+        drop(out);
+        assert!(path.exists());
+    }
 }
