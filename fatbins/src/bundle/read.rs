@@ -109,8 +109,8 @@ impl<'a, K: AsRef<Kernels>> Bundle<'a, K> {
 }
 
 impl<'a> Bundle<'a, Kernels> {
-    /// Returns the part whose kernels a registry has, of a program that has others too: for plans and the self-test. Its
-    /// [`digest`](Bundle::digest) is the whole bundle's.
+    /// Returns the part whose kernels a registry has, of a program that has others too: for plans and the self-test.
+    /// Its [`digest`](Bundle::digest) is the whole bundle's.
     pub fn of_registry(&self, registry: &'static Registry) -> Bundle<'a, Registry> {
         let Self { digest, fatbin, .. } = *self;
         let rows = self.manifest.modules.iter().cloned().zip(self.placed.iter().copied());

@@ -48,8 +48,8 @@ pub fn bytes<K: Registered>(kernel: &K, params: &K::Params) -> Vec<u8> {
     bytemuck::bytes_of(params)[..params_bytes(kernel)].to_vec()
 }
 
-/// Returns the bytes of parameters that a launch passes. A plain kernel takes those of its file, without the padding that
-/// ends the header's struct.
+/// Returns the bytes of parameters that a launch passes. A plain kernel takes those of its file, without the padding
+/// that ends the header's struct.
 pub(crate) fn params_bytes<K: Registered>(kernel: &K) -> usize {
     kernel.plain().map_or_else(|| kernel.params_bytes(), PlainKernel::params_bytes)
 }

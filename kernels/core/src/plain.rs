@@ -199,14 +199,14 @@ fn without_bodies(text: &str) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use crate::{Arch, Kernels, Key, source};
 
     use super::*;
 
     const TEXT: &str = "#include \"b.h\"\nextern \"C\" __global__ void scale(float* x, int n) { x[n] = TWO * x[n]; }";
 
-    pub(crate) static UNIT: PlainUnit = PlainUnit {
+    static UNIT: PlainUnit = PlainUnit {
         source: Source { path: "k/a.cu", text: TEXT, headers: &[("b.h", "#define TWO 2")], common: &source::AS_IT_IS },
         entries: &["scale", "shift"],
         instances: &[],

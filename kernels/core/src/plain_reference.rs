@@ -84,10 +84,18 @@ pub(crate) fn compare(name: &str, declared: &[Parameter], plain: &'static PlainK
 mod tests {
     use crate::host::Views;
     use crate::plain::PlainUnit;
-    use crate::plain::tests::UNIT;
     use crate::*;
 
     use super::compare;
+
+    static UNIT: PlainUnit = PlainUnit {
+        source: Source { path: "k/a.cu", text: "", headers: &[], common: &source::AS_IT_IS },
+        entries: &["scale"],
+        instances: &[],
+        interface: "",
+        file: "src/kernels.rs",
+        command: "precast-aot abi k/a.cu --out src/kernels.rs",
+    };
 
     plain! {
         #[allow(dead_code)]

@@ -161,9 +161,9 @@ impl Reference for Tripled {
     }
 }
 
-/// A function that only another kernel calls has blocks that no sample can execute.
+/// No sample can execute a function that another kernel alone uses.
 #[test]
-fn what_a_kernel_does_not_call_need_not_be_executed() {
+fn functions_of_other_kernels_need_not_be_executed() {
     static KERNELS: Registry = Registry::new("of the test", &[Op::of::<Tripled>()]);
     precast_simt::check(&KERNELS, [Arch::Sm89]).unwrap_or_else(|error| panic!("{error}"));
 }

@@ -132,8 +132,7 @@ pub fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
 /// anywhere.
 pub fn shipped(text: &str) -> String {
     let text = text.replace("\n#[cfg(test)]\nmod tests;", "");
-    let tests = ["", "pub(crate) ", "pub(super) "].map(|seen| format!("\n#[cfg(test)]\n{seen}mod tests {{"));
-    let code = &text[..tests.iter().filter_map(|tests| text.find(&**tests)).min().unwrap_or(text.len())];
+    let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
 
