@@ -141,6 +141,55 @@ fn of_a_model_that_sees_images_the_text_model_is_read_and_written() {
     case.run("export --model older --out model.gguf").fails(5, "unsupported text_config.model_type = gemma2");
 }
 
+/// Granite 4.0 without Mamba and experts has Granite's layers, by other names.
+#[test]
+fn a_dense_granite_4_is_read_and_written_as_granite() {
+    let case = Case::empty();
+    golden(&case, "made-granite");
+    copy(&case.path("made-granite"), &case.path("granite-4"));
+    let bytes = case.read("made-granite/model.safetensors");
+    let granite = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let (mut tensors, mut fused) = (Vec::new(), Vec::new());
+    for (name, tensor) in granite.iter() {
+        let renamed = name.replace(".mlp.down_proj", ".shared_mlp.output_linear");
+        match name.strip_suffix(".mlp.gate_proj.weight") {
+            Some(layer) => {
+                let up = granite.tensor(&format!("{layer}.mlp.up_proj.weight")).unwrap();
+                fused.push((layer, tensor.dtype(), [tensor.data(), up.data()].concat(), tensor.shape().to_vec()));
+            }
+            None if name.ends_with(".mlp.up_proj.weight") => {}
+            None => tensors.push((renamed, tensor)),
+        }
+    }
+    assert!(fused.len() > 1);
+    for (layer, dtype, data, shape) in &fused {
+        let view = safetensors::tensor::TensorView::new(*dtype, vec![2 * shape[0], shape[1]], data).unwrap();
+        tensors.push((format!("{layer}.shared_mlp.input_linear.weight"), view));
+    }
+    fs::write(case.path("granite-4/model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    case.change("granite-4/config.json", |config| {
+        (config["architectures"], config["model_type"]) =
+            (json!(["GraniteMoeHybridForCausalLM"]), "granitemoehybrid".into());
+        config["shared_intermediate_size"] = config["intermediate_size"].take();
+        (config["num_local_experts"], config["position_embedding_type"]) = (0.into(), "rope".into());
+        config["layer_types"] = json!(vec!["attention"; fused.len()]);
+    });
+    let layers: Vec<String> = (0..fused.len()).map(|layer| layer.to_string()).collect();
+    let init = format!("init --from granite-4 --layers {} --precision fp32 --out granite", layers.join(","));
+    let [_, said] = case.run(init).says();
+    assert!(said.contains("models and adapters of it are written, as GraniteForCausalLM"), "{said}");
+    assert_eq!(case.read("granite/model.safetensors"), bytes);
+    assert_eq!(case.json("granite/config.json")["architectures"], json!(["GraniteForCausalLM"]));
+    for model in ["made-granite", "granite-4"] {
+        case.run(format!("export --model {model} --out {model}.gguf")).succeeds();
+    }
+    let [dense, granite] =
+        ["granite-4", "made-granite"].map(|name| Checkpoint::open(&case.path(format!("{name}.gguf"))).unwrap());
+    assert_eq!(dense.config(), granite.config());
+    case.change("granite-4/config.json", |config| config["layer_types"][1] = "mamba".into());
+    case.run("export --model granite-4 --out model.gguf").fails(5, "unsupported layer_types[1] = mamba: Granite 4.0");
+}
+
 /// A reader of the file would compute another model.
 #[test]
 fn layers_that_gguf_cannot_say_are_not_exported() {

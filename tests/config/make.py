@@ -11,7 +11,7 @@ import pathlib
 
 import transformers
 from transformers import (
-    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, Ministral3Config, MinistralConfig, MistralConfig, Olmo2Config, Olmo3Config,
+    Gemma3TextConfig, GenerationConfig, GraniteConfig, GraniteMoeHybridConfig, LlamaConfig, Ministral3Config, MinistralConfig, MistralConfig, Olmo2Config, Olmo3Config,
     PreTrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config,
 )
 from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
@@ -20,8 +20,8 @@ from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5Moe
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
-CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, MinistralConfig, Ministral3Config, SmolLM3Config, GraniteConfig, Olmo2Config,
-           Olmo3Config, Gemma3TextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3_5MoeTextConfig]
+CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, MinistralConfig, Ministral3Config, SmolLM3Config, GraniteConfig,
+           GraniteMoeHybridConfig, Olmo2Config, Olmo3Config, Gemma3TextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3_5MoeTextConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
@@ -54,7 +54,8 @@ OTHERS_OF = {"ministral": {"layer_types": ["full_attention"] * 32}, "ministral3"
     "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}},
     "layer_types": ["sliding_attention"] * 26, "hidden_activation": "gelu",
 }, "qwen3_5_text": {"layer_types": ["full_attention"] * 32}, "qwen3_5_moe_text": {"layer_types": ["full_attention"] * 40},
-    "qwen3_moe": {"head_dim": 128}}
+    "qwen3_moe": {"head_dim": 128}, "granitemoehybrid": {"layer_types": ["mamba"] * 32, "mamba_d_head": 32, "position_embedding_type": "nope",
+                                                          "time_step_limit": [0.0, 1.0]}}
 
 
 def other(field, default):

@@ -8,11 +8,13 @@ use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 
 /// Built-in configurations, by name.
-const BUILT_IN: [(&str, &str); 30] = [
+const BUILT_IN: [(&str, &str); 32] = [
     ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
     ("gemma-3-1b", include_str!("../gemma-3-1b.json")),
     ("gemma-3-270m", include_str!("../gemma-3-270m.json")),
     ("gemma-3-4b", include_str!("../gemma-3-4b.json")),
+    ("granite-4.0-1b", include_str!("../granite-4.0-1b.json")),
+    ("granite-4.0-350m", include_str!("../granite-4.0-350m.json")),
     ("granite-4.1-3b", include_str!("../granite-4.1-3b.json")),
     ("granite-4.1-8b", include_str!("../granite-4.1-8b.json")),
     ("llama-3.1-8b", include_str!("../llama-3.1-8b.json")),
@@ -142,6 +144,8 @@ mod tests {
             ("gemma-3-1b", 999_885_952),
             ("gemma-3-270m", 268_098_176),
             ("gemma-3-4b", 3_880_263_168),
+            ("granite-4.0-1b", 1_631_750_144),
+            ("granite-4.0-350m", 352_379_904),
             ("granite-4.1-3b", 3_402_836_480),
             ("granite-4.1-8b", 8_380_551_168),
             ("llama-3.1-8b", 8_030_261_248),

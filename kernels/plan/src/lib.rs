@@ -54,7 +54,7 @@ pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonBuffers, ComparisonPlan, Side};
 pub use config::{
     ConfigError, DeltaHeads, ExpertsConfig, LayerConfig, LayerKind, ModelConfig, Multipliers, RopeConfig,
-    pads_by_default, text_config, unread_fields,
+    pads_by_default, rewritten, unread_fields,
 };
 pub use decode_check::{DecodeCheckBuffers, DecodeCheckPlan};
 pub use decoding::{DecodeRequest, Decoding};

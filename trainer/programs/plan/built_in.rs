@@ -9,8 +9,9 @@ use crate::device::bundle::embedded;
 
 /// Models at Hugging Face that kernels are built for by default. No configuration names a tokenizer, so they stand in
 /// a row of those that share one.
-const TOKENIZERS: [(&str, &[&str]); 10] = [
+const TOKENIZERS: [(&str, &[&str]); 11] = [
     ("Gemma 3", &["google/gemma-3-270m", "google/gemma-3-1b-pt", "google/gemma-3-4b-pt", "google/gemma-3-12b-pt"]),
+    ("Granite 4.0", &["ibm-granite/granite-4.0-350m", "ibm-granite/granite-4.0-1b"]),
     ("Granite 4.1", &["ibm-granite/granite-4.1-3b", "ibm-granite/granite-4.1-8b"]),
     ("Llama 3", &["meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"]),
     ("Ministral 3", &["mistralai/Ministral-3-3B-Base-2512", "mistralai/Ministral-3-8B-Base-2512"]),

@@ -120,7 +120,7 @@ fn window(config: &Value, family: &Family) -> Result<Option<u32>, ConfigError> {
     let number = number.and_then(|window| i32::try_from(window).ok()).map(i32::unsigned_abs);
     match (family.windows, number) {
         // Another field turns it on, which is refused.
-        (Windows::Never, _) if fields::is_known(family, "use_sliding_window") => Ok(None),
+        (Windows::Never, _) if fields::is_known(family.model_type, "use_sliding_window") => Ok(None),
         (Windows::Never, _) => Err(refuse_at("sliding_window", window, "only full causal attention is supported")),
         (_, Some(window)) => Ok(Some(window)),
         (_, None) => Err(refuse_at("sliding_window", window, "expected a number of keys, or null")),
@@ -135,7 +135,7 @@ fn sliding(config: &Value, family: &Family, window: Option<u32>, count: u32) -> 
         Windows::Never => vec![false; count as usize],
         Windows::Every | Windows::Listed => vec![window.is_some(); count as usize],
         Windows::Between { full, .. } => {
-            let full = match given(config, pattern).filter(|_| fields::is_known(family, pattern)) {
+            let full = match given(config, pattern).filter(|_| fields::is_known(family.model_type, pattern)) {
                 None => full,
                 Some(full) => (full.as_u64().and_then(|full| u32::try_from(full).ok()).filter(|full| *full > 0))
                     .ok_or_else(|| refuse_at(pattern, full, "expected a number of layers"))?,

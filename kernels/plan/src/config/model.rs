@@ -8,8 +8,8 @@ use super::delta::DeltaHeads;
 use super::error::ConfigError;
 use super::experts::{self, ExpertsConfig};
 use super::layer::{LayerConfig, LayerKind, RopeConfig};
+use super::rewritten::rewritten;
 use super::scales::{self, Multipliers};
-use super::tower::text_config;
 use super::unsupported::given;
 use super::{delta, fields, layer, rope, unsupported};
 use crate::columns::logit_columns;
@@ -86,7 +86,7 @@ struct Raw {
 
 impl ModelConfig {
     /// Reads a Hugging Face `config.json`, with or without a byte order mark; of a model that also sees images,
-    /// that of its text model.
+    /// that of its text model; of a dense Granite 4.0, that of Granite.
     ///
     /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`, its scaling from
     /// `rope_parameters` or `rope_scaling` (older files).
@@ -98,8 +98,8 @@ impl ModelConfig {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let mut value: Value = serde_json::from_str(text)?;
         unsupported::refuse_model(&value["model_type"])?;
-        if let Some(text) = text_config(&value)? {
-            value = text;
+        if let Some(rewritten) = rewritten(&value)? {
+            value = rewritten.config;
         } else if given(&value, "moe_intermediate_size").is_none() {
             // A number where text should be is named by its line and column.
             serde_json::from_str::<Raw>(text)?;
@@ -107,7 +107,7 @@ impl ModelConfig {
         let family = family(&value)?;
         fields::refuse_null(&value, family)?;
         experts::spell(&mut value, family)?;
-        fields::fill(&mut value, family, &fields::REQUIRED);
+        fields::fill(&mut value, family.model_type, &fields::REQUIRED);
         let experts = experts::experts(&mut value, family)?;
         let raw: Raw = Deserialize::deserialize(&value)?;
         unsupported::refuse(&value, family)?;

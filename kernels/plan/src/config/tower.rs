@@ -25,7 +25,7 @@ const SHARED: [&str; 6] =
 ///
 /// # Errors
 /// [`ConfigError`] for a text model that is missing or of a family that such a model has not.
-pub fn text_config(whole: &Value) -> Result<Option<Value>, ConfigError> {
+pub(super) fn text_config(whole: &Value) -> Result<Option<Value>, ConfigError> {
     let is_it = |(class, model_type, _): &&(&str, &str, _)| {
         whole["model_type"] == *model_type && given(whole, "architectures").is_none_or(|names| names[0] == *class)
     };
@@ -44,7 +44,7 @@ pub fn text_config(whole: &Value) -> Result<Option<Value>, ConfigError> {
             text[field] = value.clone();
         }
     }
-    fields::fill(&mut text, family, &[]);
+    fields::fill(&mut text, family.model_type, &[]);
     Ok(Some(text))
 }
 

@@ -88,7 +88,7 @@ const SETTINGS: [(&str, Neutral, &str); 40] = [
 ];
 
 /// Known models that nobody computes here, by `model_type`.
-const MODELS: [(&str, &str); 14] = [
+const MODELS: [(&str, &str); 13] = [
     ("gpt_oss", "gpt-oss has attention sinks, clamped gates and experts in MXFP4"),
     ("gemma4", GEMMA4),
     ("gemma4_text", GEMMA4),
@@ -101,7 +101,6 @@ const MODELS: [(&str, &str); 14] = [
     ("phi3", "Phi-4-mini rotates a part of a head (partial_rotary_factor), Phi-3 scales it by longrope"),
     ("phi4_multimodal", "Phi-4-multimodal rotates a part of a head (partial_rotary_factor)"),
     ("kimi_linear", "Kimi Linear has layers of Kimi Delta Attention, whose decays are a channel's"),
-    ("granitemoehybrid", "Granite 4.0 has layers of Mamba, experts, or gate and up in one tensor"),
     ("qwen3_next", "Qwen3-Next has layers of linear attention and mixtures of experts"),
 ];
 const GEMMA4: &str = "Gemma 4 has embeddings of each layer, and layers that share keys and values";
@@ -142,7 +141,7 @@ fn is_followed(family: &Family, field: &str) -> bool {
         "no_rope_layers" => family.no_rope,
         "partial_rotary_factor" => family.delta_rule,
         "query_pre_attn_scalar" => family.root_scales,
-        "rope_local_base_freq" => fields::is_known(family, field),
+        "rope_local_base_freq" => fields::is_known(family.model_type, field),
         "num_experts" => family.experts != Experts::None,
         field => family.multipliers && MULTIPLIERS.contains(&field),
     }
@@ -174,7 +173,7 @@ pub fn unread_fields<'a>(config: &'a Value, family: &Family) -> Vec<&'a str> {
     let fields = config.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let is_setting = |name: &str| settings(family).any(|(setting, ..)| setting == name);
     let names = fields.map(|(name, _)| name.as_str()).filter(|name| !name.starts_with('_'));
-    names.filter(|name| !fields::is_known(family, name) && !is_setting(name)).collect()
+    names.filter(|name| !fields::is_known(family.model_type, name) && !is_setting(name)).collect()
 }
 
 #[cfg(test)]

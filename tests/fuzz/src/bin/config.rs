@@ -2,7 +2,7 @@
 #![no_main]
 
 use precast_fuzz::fixtures;
-use precast_plan::{ModelConfig, Parameters, text_config, unread_fields};
+use precast_plan::{ModelConfig, Parameters, rewritten, unread_fields};
 use serde_json::Value;
 
 precast_fuzz::target!(
@@ -17,7 +17,7 @@ precast_fuzz::target!(
         let text = String::from_utf8_lossy(input);
         let text = text.trim_start_matches('\u{feff}');
         if let Ok(json) = serde_json::from_str::<Value>(text) {
-            let _ = text_config(&json);
+            let _ = rewritten(&json);
         }
         let Ok(config) = ModelConfig::from_json(text) else { return };
         let json = serde_json::from_str(text).expect("it has been read");

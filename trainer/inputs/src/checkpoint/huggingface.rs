@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use precast_plan::text_config;
+use precast_plan::config::{Rewritten, rewritten};
 use safetensors::SafeTensorError;
 use safetensors::tensor::Metadata;
 
 use super::file::WeightFile;
 use super::kind::Kind;
 use super::store::{Tensor, Tensors};
-use super::{CheckpointError, experts, missing};
+use super::{CheckpointError, fused, missing};
 use crate::base::impostors::{Disguise, read_text};
 use crate::base::lines::bounded;
 use crate::base::notes::note;
@@ -48,12 +48,13 @@ impl Tensors {
             (false, false) => return Err(missing::weights(directory)),
         };
         missing::refuse_adapter_in(directory)?;
-        if let Some(text) = text_config(&json).map_err(|error| CheckpointError::of(&config, error))? {
-            let (path, class) = (config.display(), &text["architectures"][0]);
-            note(format_args!("{path}: images are left out: its text model is read, {}", class.as_str().unwrap_or("")));
-            (json, tensors.list) = (text, text_tensors(tensors.list));
+        if let Some(other) = rewritten(&json).map_err(|error| CheckpointError::of(&config, error))? {
+            let Rewritten { config: other, note: what } = other;
+            let (path, class) = (config.display(), other["architectures"][0].as_str().unwrap_or_default());
+            note(format_args!("{path}: {what} {class}"));
+            (json, tensors.list) = (other, text_tensors(tensors.list));
         }
-        tensors.list = experts::split(tensors.list);
+        tensors.list = fused::split(tensors.list);
         Ok((tensors, json))
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use precast_plan::{Formats, ModelConfig, text_config};
+use precast_plan::{Formats, ModelConfig, rewritten};
 
 use super::source::Source;
 use super::{CheckpointError, missing};
@@ -22,8 +22,8 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
     }
     let text = read_text(&file).map_err(CheckpointError::io("read", &file))?;
     // What does not read is refused where it is followed.
-    let of_text = serde_json::from_str(&text).ok().and_then(|json| text_config(&json).ok().flatten());
-    Ok(of_text.map_or(text, |json| json.to_string()))
+    let other = serde_json::from_str(&text).ok().and_then(|json| rewritten(&json).ok().flatten());
+    Ok(other.map_or(text, |other| other.config.to_string()))
 }
 
 /// A model without its weights: its shape, and in which formats its matrices are stored. A bare `config.json` stands

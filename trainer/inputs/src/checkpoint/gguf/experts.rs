@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::Gguf;
 use super::keys::{COUNT_KEY, SHARED_WIDTH_KEY, USED_KEY, WIDTH_KEY, key_of};
 use super::metadata::required;
-use crate::checkpoint::experts;
 use crate::checkpoint::fault::Fault;
+use crate::checkpoint::fused;
 use crate::checkpoint::store::Tensor;
 
 /// Takes a tensor of all experts for those of each, by their Hugging Face names; none of another tensor.
@@ -22,7 +22,7 @@ pub(super) fn each(family: &Family, name: &str, tensor: &Tensor) -> Option<Vec<(
     let of = &family.modules.experts;
     let module = [&of.gate, &of.up, &of.down].into_iter().find(|one| one.gguf == module)?;
     let parameter = module.layer_parameter(layer, "weight");
-    experts::parts(tensor, 1, |expert, _| parameter.replace('*', &expert.to_string()))
+    fused::parts(tensor, 1, |expert, _| parameter.replace('*', &expert.to_string()))
 }
 
 /// Adds the experts of a family that has some to a configuration.

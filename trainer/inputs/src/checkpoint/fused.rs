@@ -1,4 +1,4 @@
-//! Experts of a layer in one tensor, taken for a tensor of each: files of one expert after another need nothing.
+//! Several matrices in one tensor, taken for a tensor of each: experts of a layer, and gate and up of Granite 4.0.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,12 @@ use super::store::Tensor;
 /// Suffixes of Hugging Face tensors `[experts, rows, columns]`, each with the matrices that an expert's rows hold.
 const FUSED: [(&str, &[&str]); 2] =
     [(".mlp.experts.gate_up_proj", &["gate_proj", "up_proj"]), (".mlp.experts.down_proj", &["down_proj"])];
+
+/// Suffixes of Granite 4.0's tensors `[rows, columns]`, each with the matrices that its rows hold, by Granite's names.
+const SHARED: [(&str, &[&str]); 2] = [
+    (".shared_mlp.input_linear.weight", &["gate_proj", "up_proj"]),
+    (".shared_mlp.output_linear.weight", &["down_proj"]),
+];
 
 /// Takes a tensor `[experts, rows, columns]` for the equal parts of each expert's rows: as `name` of expert and part
 /// has them. One of another shape, or of blocks that do not end with a part, stays as it is.
@@ -35,17 +41,27 @@ pub(super) fn parts(
     Some((0..experts * of_expert).map(part).collect())
 }
 
-/// Takes tensors of all experts of Hugging Face's files for those of each.
+/// Takes tensors of several matrices of Hugging Face's files for those of each.
 pub(super) fn split(all: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let each = |(name, tensor): (String, Tensor)| {
-        let fused = FUSED.iter().find_map(|(end, of_expert)| Some((name.strip_suffix(end)?, of_expert)));
-        let split = fused.and_then(|(layer, of_expert)| {
-            let name = |expert, part: u64| format!("{layer}.mlp.experts.{expert}.{}.weight", of_expert[part as usize]);
-            parts(&tensor, of_expert.len() as u64, name)
-        });
+        let split = experts(&name, &tensor).or_else(|| shared(&name, &tensor));
         split.unwrap_or_else(|| vec![(name, tensor)])
     };
     all.into_iter().flat_map(each).collect()
+}
+
+fn experts(name: &str, tensor: &Tensor) -> Option<Vec<(String, Tensor)>> {
+    let (layer, of_expert) = FUSED.iter().find_map(|(end, parts)| Some((name.strip_suffix(end)?, parts)))?;
+    let name = |expert, part: u64| format!("{layer}.mlp.experts.{expert}.{}.weight", of_expert[part as usize]);
+    parts(tensor, of_expert.len() as u64, name)
+}
+
+fn shared(name: &str, tensor: &Tensor) -> Option<Vec<(String, Tensor)>> {
+    let (layer, of_mlp) = SHARED.iter().find_map(|(end, parts)| Some((name.strip_suffix(end)?, parts)))?;
+    let [rows, columns] = tensor.shape[..] else { return None };
+    let (format, kind) = (tensor.format.clone(), tensor.kind.clone());
+    let of_one = Tensor { shape: vec![1, rows, columns], format, kind, ..*tensor };
+    parts(&of_one, of_mlp.len() as u64, |_, part| format!("{layer}.mlp.{}.weight", of_mlp[part as usize]))
 }
 
 #[cfg(test)]
@@ -72,6 +88,31 @@ mod tests {
             })
             .collect();
         assert_eq!(places, expected.iter().map(|(name, start)| (&**name, *start, shape)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn gate_and_up_of_granite_are_halves_of_one_tensor() {
+        let (format, kind) = ("BF16".to_owned(), Ok(Kind::Bf16));
+        let tensor = |start, shape: &[u64]| Tensor {
+            file: 0,
+            start,
+            shape: shape.to_vec(),
+            format: format.clone(),
+            kind: kind.clone(),
+        };
+        let files = [("input_linear", tensor(100, &[6, 4])), ("output_linear", tensor(148, &[4, 3]))];
+        let files = files.map(|(name, tensor)| (format!("model.layers.2.shared_mlp.{name}.weight"), tensor));
+        let split = split(files.into());
+        let places: Vec<(&str, u64, &[u64])> =
+            split.iter().map(|(name, tensor)| (name.as_str(), tensor.start, &tensor.shape[..])).collect();
+        assert_eq!(
+            places,
+            [
+                ("model.layers.2.mlp.down_proj.weight", 148, &[4, 3][..]),
+                ("model.layers.2.mlp.gate_proj.weight", 100, &[3, 4]),
+                ("model.layers.2.mlp.up_proj.weight", 124, &[3, 4]),
+            ]
+        );
     }
 
     #[test]
