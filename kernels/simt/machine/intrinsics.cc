@@ -101,6 +101,18 @@ void simt_add(float* p, const float* values, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) p[i] += values[i];
 }
 
+// The word at an address, before an atomic operation, and after it: no other thread runs in between.
+uint64_t simt_atomic_old(const void* word, uint64_t bytes) {
+    const char* p = static_cast<const char*>(word);
+    machine->aligned(p, bytes, Action::Atomic, HERE);
+    if (machine->launch.by_clocks) machine->fail(Kind::Unsupported, HERE);
+    machine->access(p, bytes, Action::Atomic, HERE);
+    uint64_t bits = 0;
+    memcpy(&bits, p, bytes);
+    return bits;
+}
+void simt_atomic_new(void* word, uint64_t bytes, uint64_t bits) { memcpy(word, &bits, bytes); }
+
 // ---- blocks that wait for each other ----------------------------------------------------------------------------------
 
 uint32_t simt_acquire(const uint32_t* p) {

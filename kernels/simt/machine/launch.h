@@ -67,7 +67,7 @@ enum class Kind : uint32_t {
     Unsupported,
 };
 
-enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit, Acquire, Release, Bulk, Wgmma, Send, Arrive };
+enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit, Acquire, Release, Bulk, Wgmma, Send, Arrive, Atomic };
 
 // Something a thread did.
 struct Access {

@@ -123,6 +123,7 @@ public:
         const auto look = [&](const auto& order) {
             memory->each(p, bytes, [&](Cell& cell) {
                 Event before;
+                if (now.is_atomic() && !cell.written) fail(Kind::Unwritten, p, bytes, now, {}, &owner);
                 Event* readers = memory->readers_of(cell);
                 Event* reader = readers ? &readers[thread.index / WARP] : nullptr;
                 const Kind kind = reads ? read(cell, reader, now, order, before)

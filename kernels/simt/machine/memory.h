@@ -23,6 +23,7 @@ struct Event {
     bool synchronizes() const {
         return action == uint32_t(Action::Acquire) || action == uint32_t(Action::Release);
     }
+    bool is_atomic() const { return action == uint32_t(Action::Atomic); }
     // Whether the asynchronous proxy did it: other accesses are in order with it only through a fence.
     bool is_async() const { return action == uint32_t(Action::Bulk) || action == uint32_t(Action::Wgmma); }
     bool same_warp(const Event& other) const { return block == other.block && thread / 32 == other.thread / 32; }
@@ -43,6 +44,7 @@ struct Edge {
 // Whether `earlier` happened before `later` on every schedule; `heard` is what the block of `later` was told.
 inline bool ordered(const Event& earlier, const Event& later, const std::vector<Edge>& heard) {
     if (!earlier.happened() || (earlier.synchronizes() && later.synchronizes())) return true;
+    if (earlier.is_atomic() && later.is_atomic()) return true;
     if (earlier.block == later.block) return earlier.before(later);
     return std::any_of(heard.begin(), heard.end(), [&](const Edge& edge) {
         return earlier.block == edge.told.block && earlier.releases <= edge.told.releases && earlier.before(edge.told) &&

@@ -28,6 +28,46 @@ SIMT_VECTORS(int, int, 4)
 SIMT_VECTORS(unsigned int, uint, 4)
 #undef SIMT_VECTORS
 
+// Atomic operations of one word: threads come in any order, and see nothing else of each other.
+extern "C" uint64_t simt_atomic_old(const void* word, uint64_t bytes);
+extern "C" void simt_atomic_new(void* word, uint64_t bytes, uint64_t bits);
+template <typename T> struct simt_word {
+    T value;
+    char rest[8 - sizeof(T)];
+};
+template <typename T, typename F> SIMT_INLINE T simt_atomic(T* word, F next) {
+    const T old = __builtin_bit_cast(simt_word<T>, simt_atomic_old(word, sizeof(T))).value;
+    simt_atomic_new(word, sizeof(T), __builtin_bit_cast(uint64_t, simt_word<T>{next(old)}));
+    return old;
+}
+#define SIMT_ATOMIC(type, name, next) \
+    SIMT_INLINE type atomic##name(type* word, type value) { \
+        return simt_atomic(word, [&](type old) -> type { return next; }); \
+    }
+#define SIMT_ATOMICS(type) \
+    SIMT_ATOMIC(type, Add, old + value) \
+    SIMT_ATOMIC(type, Exch, value) \
+    SIMT_ATOMIC(type, Min, old < value ? old : value) \
+    SIMT_ATOMIC(type, Max, old < value ? value : old) \
+    SIMT_ATOMIC(type, And, old & value) \
+    SIMT_ATOMIC(type, Or, old | value) \
+    SIMT_ATOMIC(type, Xor, old ^ value) \
+    SIMT_INLINE type atomicCAS(type* word, type expected, type value) { \
+        return simt_atomic(word, [&](type old) -> type { return old == expected ? value : old; }); \
+    }
+SIMT_ATOMICS(int)
+SIMT_ATOMICS(unsigned int)
+SIMT_ATOMICS(unsigned long long)
+SIMT_ATOMIC(int, Sub, old - value)
+SIMT_ATOMIC(unsigned int, Sub, old - value)
+SIMT_ATOMIC(unsigned int, Inc, old >= value ? 0 : old + 1)
+SIMT_ATOMIC(unsigned int, Dec, old == 0 || old > value ? value : old - 1)
+SIMT_ATOMIC(float, Add, old + value)
+SIMT_ATOMIC(float, Exch, value)
+SIMT_ATOMIC(double, Add, old + value)
+#undef SIMT_ATOMICS
+#undef SIMT_ATOMIC
+
 SIMT_INLINE uint32_t simt_lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
 template <typename T> SIMT_INLINE T __shfl_down_sync(uint32_t mask, T value, uint32_t lanes) {
     return __shfl_sync(mask, value, simt_lane() + lanes < 32 ? simt_lane() + lanes : simt_lane());

@@ -167,3 +167,55 @@ fn functions_of_other_kernels_need_not_be_executed() {
     static KERNELS: Registry = Registry::new("of the test", &[Op::of::<Tripled>()]);
     precast_simt::check(&KERNELS, [Arch::Sm89]).unwrap_or_else(|error| panic!("{error}"));
 }
+
+/// Counts bytes by their two lowest bits; `{ZEROED}` is a barrier, `{COUNT}` an addition.
+const HISTOGRAM: &str = r#"
+extern "C" __global__ void counts(const unsigned char* x, unsigned int* bins, unsigned long long* most, float* sum) {
+    __shared__ unsigned int own[4];
+    if (threadIdx.x < 4) own[threadIdx.x] = 0;
+    {ZEROED}
+    const unsigned int bin = x[threadIdx.x + blockDim.x * blockIdx.x] & 3;
+    {COUNT}
+    __syncthreads();
+    if (threadIdx.x < 4) atomicAdd(&bins[threadIdx.x], own[threadIdx.x]);
+    atomicMax(most, 1ull << 40 | threadIdx.x);
+    atomicAdd(sum, 0.5f);
+}
+"#;
+
+/// Executes it with two blocks of 64 threads.
+fn counted(zeroed: &str, count: &str, seed: u64) -> Result<([u32; 4], u64, f32), String> {
+    let text = HISTOGRAM.replace("{ZEROED}", zeroed).replace("{COUNT}", count).leak();
+    let program = compiled(kernel("k/a.cu", text, "counts", "counts")).unwrap();
+    let (mut x, mut bins, mut most, mut sum) = (vec![7u8; 128], vec![0u8; 16], vec![0u8; 8], vec![0u8; 4]);
+    x[..28].fill(1);
+    let operands =
+        [("x", &mut x, false), ("bins", &mut bins, true), ("most", &mut most, true), ("sum", &mut sum, true)];
+    let params: Vec<u8> = operands.iter().flat_map(|(_, bytes, _)| (bytes.as_ptr() as u64).to_le_bytes()).collect();
+    let operand = |(name, bytes, writable): (&'static str, _, _)| {
+        let bytes: &mut Vec<u8> = bytes;
+        precast_simt::Operand { name, bytes, writable, written: true }
+    };
+    let launched = program.launch(&Geometry::linear(2, 64), &params, &mut operands.map(operand), seed);
+    launched.map_err(|report| report.to_string())?;
+    let bins: Vec<u32> = bins.chunks(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let bins = bins.try_into().unwrap();
+    Ok((bins, u64::from_le_bytes(most.try_into().unwrap()), f32::from_le_bytes(sum.try_into().unwrap())))
+}
+
+#[test]
+fn atomic_operations_are_no_race_and_plain_ones_beside_them_are() {
+    let (barrier, add) = ("__syncthreads();", "atomicAdd(&own[bin], 1u);");
+    for seed in 1..4 {
+        assert_eq!(counted(barrier, add, seed), Ok(([0, 28, 0, 100], 1 << 40 | 63, 64.0)));
+        for (zeroed, count, parts) in [
+            // A race with the zero, or before it.
+            ("", add, ["", "atomic operation", "shared `own`"]),
+            (barrier, "own[bin] += 1;", ["data race", "write", "shared `own`"]),
+            (barrier, "atomicAdd(&own[bin], 1u); if (own[bin] == 9) own[3] = 0;", ["data race", "atomic", "read"]),
+        ] {
+            let said = counted(zeroed, count, seed).unwrap_err();
+            parts.iter().for_each(|part| assert!(said.contains(part), "`{part}` is not said:\n{said}"));
+        }
+    }
+}
