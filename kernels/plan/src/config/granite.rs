@@ -24,7 +24,8 @@ pub(super) fn granite_config(whole: &Value) -> Result<Option<Value>, ConfigError
     if whole["model_type"] != HYBRID {
         return Ok(None);
     }
-    if let Some(classes) = given(whole, "architectures").filter(|classes| classes[0] != CLASS) {
+    if let Some(classes) = given(whole, "architectures").filter(|classes| !classes[0].is_null() && classes[0] != CLASS)
+    {
         return Err(refuse_at("architectures", classes, "model_type is granitemoehybrid, whose class is another"));
     }
     let mut config = whole.clone();
@@ -33,6 +34,9 @@ pub(super) fn granite_config(whole: &Value) -> Result<Option<Value>, ConfigError
     if config["position_embedding_type"] != "rope" {
         let reason = "Granite 4.0 is read with a rotary embedding in every layer: `rope`";
         return Err(refuse_at("position_embedding_type", &config["position_embedding_type"], reason));
+    }
+    if config["num_local_experts"].is_null() {
+        return Err(refuse_at("num_local_experts", &Value::Null, "Granite 4.0 is read without experts: 0"));
     }
     let family = Family::of_model_type(DENSE).expect("a row of families");
     let width = given(whole, "shared_intermediate_size").cloned();
@@ -43,7 +47,9 @@ pub(super) fn granite_config(whole: &Value) -> Result<Option<Value>, ConfigError
     (config["architectures"], config["model_type"]) = (json!([family.class]), DENSE.into());
     if let Some(all) = config.as_object_mut() {
         let is_of_hybrids = |name: &str| fields::is_known(HYBRID, name) && !fields::is_known(DENSE, name);
-        all.retain(|name, _| name == "num_local_experts" || name != "layers_block_type" && !is_of_hybrids(name));
+        // Its MLP has no biases, whatever a field says that the class has not.
+        let is_left_out = |name: &str| matches!(name, "layers_block_type" | "mlp_bias") || is_of_hybrids(name);
+        all.retain(|name, _| name == "num_local_experts" || !is_left_out(name));
     }
     Ok(Some(config))
 }
@@ -119,6 +125,7 @@ mod tests {
             ("position_embedding_type", "nope".into(), "unsupported position_embedding_type = nope: "),
             ("position_embedding_type", Value::Null, "unsupported position_embedding_type = null: "),
             ("num_local_experts", 62.into(), "unsupported num_local_experts = 62: "),
+            ("num_local_experts", Value::Null, "unsupported num_local_experts = null: "),
         ] {
             let message = refused(field, value);
             assert!(message.starts_with(expected), "{message}");

@@ -1,6 +1,6 @@
 //! Several matrices in one tensor, taken for a tensor of each: experts of a layer, and gate and up of Granite 4.0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::kind::Kind;
 use super::store::Tensor;
@@ -41,10 +41,13 @@ pub(super) fn parts(
     Some((0..experts * of_expert).map(part).collect())
 }
 
-/// Takes tensors of several matrices of Hugging Face's files for those of each.
+/// Takes tensors of several matrices of Hugging Face's files for those of each. One of which a part is there by its own
+/// name stays as it is: it is one too many.
 pub(super) fn split(all: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    let names: BTreeSet<String> = all.keys().cloned().collect();
     let each = |(name, tensor): (String, Tensor)| {
         let split = experts(&name, &tensor).or_else(|| shared(&name, &tensor));
+        let split = split.filter(|parts| parts.iter().all(|(part, _)| !names.contains(part)));
         split.unwrap_or_else(|| vec![(name, tensor)])
     };
     all.into_iter().flat_map(each).collect()
@@ -113,6 +116,16 @@ mod tests {
                 ("model.layers.2.mlp.up_proj.weight", 124, &[3, 4]),
             ]
         );
+    }
+
+    #[test]
+    fn a_part_that_is_there_by_its_own_name_is_not_replaced() {
+        let mut files = fused(&[3, 4, 5]);
+        let own = "model.layers.3.mlp.experts.2.up_proj.weight".to_owned();
+        let (format, kind) = ("BF16".to_owned(), Ok(Kind::Bf16));
+        files.insert(own.clone(), Tensor { file: 0, start: 7, shape: vec![2, 5], format, kind });
+        let split = split(files);
+        assert_eq!((split.len(), split[&own].start), (2, 7));
     }
 
     #[test]
