@@ -202,15 +202,8 @@ impl Simt {
         self.compile_as(source, defines.chain([format!("-DENTRY={ENTRY}")]).collect(), ENTRY, arch)
     }
 
-    /// Compiles and loads a source whose entry has this name.
-    fn compile_as(
-        &self,
-        source: &Source,
-        defines: Vec<String>,
-        entry: &str,
-        arch: Arch,
-    ) -> Result<Program, CompileError> {
-        let what = &*source.file();
+    /// Writes a source and its headers into a directory of their own.
+    fn lay_out(&self, source: &Source, arch: Arch) -> Result<PathBuf, CompileError> {
         let number = {
             let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *next += 1;
@@ -223,13 +216,26 @@ impl Simt {
             _ => {}
         }
         // Reports name what is the program's own as it lies in its package.
-        let root = source.common.root();
+        let own = directory.join(source.common.root());
         for (name, text) in source.includes() {
             let is_common = source.common.all().any(|(common, _)| *common == name);
-            let folder = if is_common { directory.clone() } else { directory.join(root) };
+            let folder = if is_common { &directory } else { &own };
             write(&folder.join(name), &text)?;
         }
-        write(&directory.join(what), source.text)?;
+        write(&directory.join(source.file()), source.text)?;
+        Ok(directory)
+    }
+
+    /// Compiles and loads a source whose entry has this name.
+    fn compile_as(
+        &self,
+        source: &Source,
+        defines: Vec<String>,
+        entry: &str,
+        arch: Arch,
+    ) -> Result<Program, CompileError> {
+        let (what, root) = (&*source.file(), source.common.root());
+        let directory = self.lay_out(source, arch)?;
         let (major, minor) = arch.compute_capability().unwrap_or_default();
         let arch = format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10);
         let defines: Vec<&str> = defines.iter().chain([&arch]).map(String::as_str).collect();
