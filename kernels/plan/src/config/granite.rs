@@ -54,20 +54,27 @@ pub(super) fn granite_config(whole: &Value) -> Result<Option<Value>, ConfigError
     Ok(Some(config))
 }
 
-/// Refuses a list of layers that are not all attention, of another length than there are layers.
+/// Refuses a list of layers that are not all attention, or of another length than there are layers. The list has two
+/// names.
 fn refuse_mamba(config: &Value) -> Result<(), ConfigError> {
-    let field = if given(config, "layer_types").is_some() { "layer_types" } else { "layers_block_type" };
     let reason = "Granite 4.0 is read with attention in every layer: Mamba is not";
-    let Some(kinds) = config[field].as_array() else { return Err(refuse_at("layer_types", &config[field], reason)) };
-    let is_attention = |kind: &Value| matches!(kind.as_str(), Some("attention" | "full_attention"));
-    if let Some(index) = kinds.iter().position(|kind| !is_attention(kind)) {
-        return Err(refuse_at(format!("{field}[{index}]"), &kinds[index], reason));
+    let lists = ["layer_types", "layers_block_type"].map(|field| Some((field, given(config, field)?)));
+    if lists.iter().flatten().next().is_none() {
+        return Err(refuse_at("layer_types", &Value::Null, reason));
     }
-    let (listed, layers) = (kinds.len(), &config["num_hidden_layers"]);
-    match layers.as_u64().is_none_or(|layers| layers == listed as u64) {
-        true => Ok(()),
-        false => Err(ConfigError::Inconsistent(format!("{field} names {listed} layers, num_hidden_layers {layers}"))),
+    for (field, kinds) in lists.into_iter().flatten() {
+        let Some(kinds) = kinds.as_array() else { return Err(refuse_at(field, kinds, reason)) };
+        let is_attention = |kind: &Value| matches!(kind.as_str(), Some("attention" | "full_attention"));
+        if let Some(index) = kinds.iter().position(|kind| !is_attention(kind)) {
+            return Err(refuse_at(format!("{field}[{index}]"), &kinds[index], reason));
+        }
+        let (listed, layers) = (kinds.len(), &config["num_hidden_layers"]);
+        if layers.as_u64().is_some_and(|layers| layers != listed as u64) {
+            let message = format!("{field} names {listed} layers, num_hidden_layers {layers}");
+            return Err(ConfigError::Inconsistent(message));
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -118,6 +125,8 @@ mod tests {
         kinds[3] = "mamba";
         let message = refused("layer_types", json!(kinds));
         assert!(message.starts_with("unsupported layer_types[3] = mamba: Granite 4.0"), "{message}");
+        let message = refused("layers_block_type", json!(kinds));
+        assert!(message.starts_with("unsupported layers_block_type[3] = mamba: Granite 4.0"), "{message}");
         let message = refused("layer_types", json!(["attention"]));
         assert!(message.contains("layer_types names 1 layers, num_hidden_layers 28"), "{message}");
         for (field, value, expected) in [

@@ -9,7 +9,7 @@ use super::tower::text_config;
 /// The `config.json` that a model is read by, in place of its own.
 pub struct Rewritten {
     pub config: Value,
-    /// What people should know of it, without a subject.
+    /// Predicate of a note to people, which ends with the class of the configuration.
     pub note: &'static str,
 }
 
