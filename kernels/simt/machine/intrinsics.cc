@@ -102,16 +102,24 @@ void simt_add(float* p, const float* values, uint32_t count) {
 }
 
 // The word at an address, before an atomic operation, and after it: no other thread runs in between.
-uint64_t simt_atomic_old(const void* word, uint64_t bytes) {
+uint64_t simt_atomic_old(const void* word, uint64_t bytes, bool reads) {
     const char* p = static_cast<const char*>(word);
-    machine->aligned(p, bytes, Action::Atomic, HERE);
+    const Action action = reads ? Action::Atomic : Action::Exchange;
+    machine->aligned(p, bytes, action, HERE);
     if (machine->launch.by_clocks) machine->fail(Kind::Unsupported, HERE);
-    machine->access(p, bytes, Action::Atomic, HERE);
+    // A thread's own stack is no memory of theirs.
+    if (machine->current->fiber.owns(p))
+        machine->fail(Kind::OutOfBounds, p, bytes, machine->event(*machine->current, action, HERE));
+    machine->access(p, bytes, action, HERE);
     uint64_t bits = 0;
     memcpy(&bits, p, bytes);
     return bits;
 }
-void simt_atomic_new(void* word, uint64_t bytes, uint64_t bits) { memcpy(word, &bits, bytes); }
+void simt_atomic_new(void* word, uint64_t bytes, uint64_t bits) {
+    if (memcmp(word, &bits, bytes) == 0) return;
+    memcpy(word, &bits, bytes);
+    machine->changed();
+}
 
 // ---- blocks that wait for each other ----------------------------------------------------------------------------------
 

@@ -67,7 +67,10 @@ enum class Kind : uint32_t {
     Unsupported,
 };
 
-enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit, Acquire, Release, Bulk, Wgmma, Send, Arrive, Atomic };
+enum class Action : uint32_t {
+    None, Read, Write, Copy, Barrier, Exit, Acquire, Release, Bulk, Wgmma, Send, Arrive, Atomic,
+    Exchange, // an atomic one that reads nothing
+};
 
 // Something a thread did.
 struct Access {

@@ -123,7 +123,6 @@ public:
         const auto look = [&](const auto& order) {
             memory->each(p, bytes, [&](Cell& cell) {
                 Event before;
-                if (now.is_atomic() && !cell.written) fail(Kind::Unwritten, p, bytes, now, {}, &owner);
                 Event* readers = memory->readers_of(cell);
                 Event* reader = readers ? &readers[thread.index / WARP] : nullptr;
                 const Kind kind = reads ? read(cell, reader, now, order, before)
@@ -273,6 +272,13 @@ public:
         for (const Edge& edge : block->heard)
             if (edge.heard.before(now)) flag.told.push_back(edge.told);
         flag.releases++;
+        any.releases++;
+    }
+
+    // After an atomic operation has changed a word: whoever looks again and again may go on.
+    void changed() {
+        if (!any.word) return;
+        any.word = nullptr;
         any.releases++;
     }
 

@@ -23,7 +23,7 @@ struct Event {
     bool synchronizes() const {
         return action == uint32_t(Action::Acquire) || action == uint32_t(Action::Release);
     }
-    bool is_atomic() const { return action == uint32_t(Action::Atomic); }
+    bool is_atomic() const { return action == uint32_t(Action::Atomic) || action == uint32_t(Action::Exchange); }
     // Whether the asynchronous proxy did it: other accesses are in order with it only through a fence.
     bool is_async() const { return action == uint32_t(Action::Bulk) || action == uint32_t(Action::Wgmma); }
     bool same_warp(const Event& other) const { return block == other.block && thread / 32 == other.thread / 32; }
@@ -172,6 +172,7 @@ inline Kind write(Cell& cell, Event* readers, uint32_t warps, const Event& now, 
         before = cell.write;
         return Kind::UnderWay;
     }
+    if (now.action == uint32_t(Action::Atomic) && !cell.written) return Kind::Unwritten;
     const auto conflicts = [&](const Event& other) {
         const Kind wrong = order(other);
         if (wrong != Kind::Nothing) before = other;
@@ -182,10 +183,14 @@ inline Kind write(Cell& cell, Event* readers, uint32_t warps, const Event& now, 
     if (readers)
         for (uint32_t i = 0; i < warps; i++) {
             if (const Kind wrong = conflicts(readers[i]); wrong != Kind::Nothing) return wrong;
-            readers[i] = Event();
+            if (!now.is_atomic()) readers[i] = Event();
         }
+    // Atomic operations are in no order with each other: each comes behind the plain accesses before all of them.
+    if (!now.is_atomic())
+        cell.reads[0] = cell.reads[1] = Event();
+    else if (!cell.write.is_atomic() && !cell.reads[0].happened())
+        cell.reads[0] = cell.write;
     cell.write = now;
-    cell.reads[0] = cell.reads[1] = Event();
     cell.written = true;
     return Kind::Nothing;
 }

@@ -29,14 +29,14 @@ SIMT_VECTORS(unsigned int, uint, 4)
 #undef SIMT_VECTORS
 
 // Atomic operations of one word: threads come in any order, and see nothing else of each other.
-extern "C" uint64_t simt_atomic_old(const void* word, uint64_t bytes);
+extern "C" uint64_t simt_atomic_old(const void* word, uint64_t bytes, bool reads);
 extern "C" void simt_atomic_new(void* word, uint64_t bytes, uint64_t bits);
 template <typename T> struct simt_word {
     T value;
     char rest[8 - sizeof(T)];
 };
-template <typename T, typename F> SIMT_INLINE T simt_atomic(T* word, F next) {
-    const T old = __builtin_bit_cast(simt_word<T>, simt_atomic_old(word, sizeof(T))).value;
+template <typename T, typename F> SIMT_INLINE T simt_atomic(T* word, F next, bool reads = true) {
+    const T old = __builtin_bit_cast(simt_word<T>, simt_atomic_old(word, sizeof(T), reads)).value;
     simt_atomic_new(word, sizeof(T), __builtin_bit_cast(uint64_t, simt_word<T>{next(old)}));
     return old;
 }
@@ -44,9 +44,13 @@ template <typename T, typename F> SIMT_INLINE T simt_atomic(T* word, F next) {
     SIMT_INLINE type atomic##name(type* word, type value) { \
         return simt_atomic(word, [&](type old) -> type { return next; }); \
     }
+#define SIMT_EXCHANGE(type) \
+    SIMT_INLINE type atomicExch(type* word, type value) { \
+        return simt_atomic(word, [&](type) -> type { return value; }, false); \
+    }
 #define SIMT_ATOMICS(type) \
+    SIMT_EXCHANGE(type) \
     SIMT_ATOMIC(type, Add, old + value) \
-    SIMT_ATOMIC(type, Exch, value) \
     SIMT_ATOMIC(type, Min, old < value ? old : value) \
     SIMT_ATOMIC(type, Max, old < value ? value : old) \
     SIMT_ATOMIC(type, And, old & value) \
@@ -63,9 +67,10 @@ SIMT_ATOMIC(unsigned int, Sub, old - value)
 SIMT_ATOMIC(unsigned int, Inc, old >= value ? 0 : old + 1)
 SIMT_ATOMIC(unsigned int, Dec, old == 0 || old > value ? value : old - 1)
 SIMT_ATOMIC(float, Add, old + value)
-SIMT_ATOMIC(float, Exch, value)
+SIMT_EXCHANGE(float)
 SIMT_ATOMIC(double, Add, old + value)
 #undef SIMT_ATOMICS
+#undef SIMT_EXCHANGE
 #undef SIMT_ATOMIC
 
 SIMT_INLINE uint32_t simt_lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }

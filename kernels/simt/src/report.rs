@@ -64,7 +64,7 @@ const RULES: [&str; 23] = [
     "instruction that the machine does not implement",
 ];
 
-const ACTIONS: [&str; 13] = [
+const ACTIONS: [&str; 14] = [
     "",
     "read",
     "write",
@@ -77,6 +77,7 @@ const ACTIONS: [&str; 13] = [
     "wgmma",
     "remote store",
     "arrives",
+    "atomic operation",
     "atomic operation",
 ];
 

@@ -209,8 +209,7 @@ fn atomic_operations_are_no_race_and_plain_ones_beside_them_are() {
     for seed in 1..4 {
         assert_eq!(counted(barrier, add, seed), Ok(([0, 28, 0, 100], 1 << 40 | 63, 64.0)));
         for (zeroed, count, parts) in [
-            // A race with the zero, or before it.
-            ("", add, ["", "atomic operation", "shared `own`"]),
+            ("", add, ["data race", "atomic operation", "shared `own`"]),
             (barrier, "own[bin] += 1;", ["data race", "write", "shared `own`"]),
             (barrier, "atomicAdd(&own[bin], 1u); if (own[bin] == 9) own[3] = 0;", ["data race", "atomic", "read"]),
         ] {
@@ -218,4 +217,49 @@ fn atomic_operations_are_no_race_and_plain_ones_beside_them_are() {
             parts.iter().for_each(|part| assert!(said.contains(part), "`{part}` is not said:\n{said}"));
         }
     }
+}
+
+/// Executes the body of a kernel of `unsigned int* n`, which holds zero, with two blocks of 32 threads.
+fn shared_count(body: &str, seed: u64) -> Result<u32, String> {
+    let text = format!("extern \"C\" __global__ void f(unsigned int* n) {{ {body} }}").leak();
+    let program = compiled(kernel("k/a.cu", text, "f", "f")).unwrap();
+    let mut bytes = [0u8; 4];
+    let params = (bytes.as_ptr() as u64).to_le_bytes();
+    let operand = precast_simt::Operand { name: "n", bytes: &mut bytes, writable: true, written: true };
+    let launched = program.launch(&Geometry::linear(2, 32), &params, &mut [operand], seed);
+    launched.map(|()| u32::from_le_bytes(bytes)).map_err(|report| report.to_string())
+}
+
+/// The second block comes before or behind the first one, by the seed.
+#[test]
+fn an_atomic_operation_does_not_hide_the_plain_write_before_it() {
+    for seed in 1..9 {
+        let said = shared_count(
+            "if (blockIdx.x == 0 && threadIdx.x == 0) *n = 0; __syncthreads(); if (threadIdx.x == 0) atomicAdd(n, 1u);",
+            seed,
+        );
+        let said = said.unwrap_err();
+        assert!(said.contains("data race") && said.contains("operand `n`"), "{seed}: {said}");
+    }
+}
+
+#[test]
+fn a_thread_waits_for_what_another_blocks_atomic_operation_changes() {
+    let barrier = "if (threadIdx.x == 0) { atomicAdd(n, 1u); while (atomicAdd(n, 0u) < ARRIVALS) {} }";
+    for seed in 1..3 {
+        assert_eq!(shared_count(&barrier.replace("ARRIVALS", "gridDim.x"), seed), Ok(2));
+        let said = shared_count(&barrier.replace("ARRIVALS", "3"), seed).unwrap_err();
+        assert!(said.contains("deadlock"), "{said}");
+    }
+}
+
+#[test]
+fn an_exchange_reads_nothing_and_a_stack_has_no_atomic_operations() {
+    let exchange = "__shared__ unsigned int last; if (threadIdx.x == 0) { atomicExch(&last, 7u); atomicMax(n, last); }";
+    assert_eq!(shared_count(exchange, 1), Ok(7));
+    let unwritten = "__shared__ unsigned int last; if (threadIdx.x == 0) atomicMax(n, atomicAdd(&last, 1u));";
+    let said = shared_count(unwritten, 1).unwrap_err();
+    assert!(said.contains("uninitialized") && said.contains("shared `last`"), "{said}");
+    let said = shared_count("unsigned int own = 0; atomicAdd(&own, 1u); *n = own;", 1).unwrap_err();
+    assert!(said.contains("access out of bounds"), "{said}");
 }
