@@ -22,6 +22,11 @@ impl BuildKeys {
         self.0.iter().map(|pair| &pair.key).collect()
     }
 
+    /// Returns the keys of which an architecture has no variant that admits a launch.
+    pub fn lacking(&self, arch: Arch) -> BTreeSet<&Key> {
+        self.keys().into_iter().filter(|key| !key.built(arch).any(|pair| self.0.contains(&pair))).collect()
+    }
+
     /// Returns those that an architecture has variants of.
     pub fn on(&self, arch: Arch) -> BTreeSet<KeyVariant> {
         self.keys().into_iter().flat_map(|key| key.built(arch)).filter(|pair| self.0.contains(pair)).collect()

@@ -39,10 +39,19 @@ const DECODE: DecodeRequest =
 /// Returns every (key, variant) that any run over these models can launch: training by every recipe with each pair
 /// whose vocabularies fit, also of adapters, and evaluation of each model in every precision, for any token count and
 /// any storage of frozen weights.
+///
+/// # Panics
+/// If a GPU has no variant of a key that admits a launch.
 pub fn build_keys(models: &[ModelConfig]) -> BuildKeys {
     let models: Vec<ModelConfig> = models.iter().map(ModelConfig::representative).collect();
     let each: Vec<BuildKeys> = models.par_iter().map(|model| launched(|mut visit| alone(model, &mut visit))).collect();
-    each.into_iter().chain([launched(|mut visit| together(&models, &mut visit))]).flatten().collect()
+    let together = launched(|mut visit| together(&models, &mut visit));
+    let all: BuildKeys = each.into_iter().chain([together]).flatten().collect();
+    for arch in Arch::GPUS {
+        let lacking = all.lacking(arch);
+        assert!(lacking.is_empty(), "no variant for {arch} admits a launch of {lacking:?}");
+    }
+    all
 }
 
 /// Returns the kernels that lowered plans launch, in all variants that admit a launch: the selected one may depend on
