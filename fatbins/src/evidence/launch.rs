@@ -24,15 +24,25 @@ impl Launch {
         for (name, format, bytes) in outputs {
             let (own, sums) = sums(format, bytes);
             square += own;
-            // Published digests are of sums that were read from JSON, which moves some of them by a unit in the last
-            // place.
-            let read: Vec<f64> = serde_json::from_str(&format!("{}", serde_json::json!(sums))).expect("numbers");
-            let sums = read.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+            let sums = sums.iter().flat_map(|sum| published(*sum).to_le_bytes()).collect();
             parts.extend([name.as_bytes().to_vec(), Digest::of(bytes).to_string().into_bytes(), sums]);
         }
         let digest = Digest::of_parts("precast.launch", parts.iter().map(Vec::as_slice)).to_string();
         Self(sample, short(&digest).to_owned(), format!("{:.3e}", square.sqrt()).parse().expect("a number"))
     }
+}
+
+/// Returns a sum as published digests have it: its decimal digits as an integer, times or through a power of ten. That
+/// rounds twice, so it is the sum or a neighbor.
+fn published(sum: f64) -> f64 {
+    let text = serde_json::json!(sum).to_string();
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len()) as i32;
+    let exponent = exponent.parse::<i32>().expect("an exponent") - decimals;
+    let integer: u64 = digits.replace(['-', '.'], "").parse().expect("digits");
+    let power: f64 = format!("1e{}", exponent.abs()).parse().expect("a power of ten");
+    let rounded = if exponent < 0 { integer as f64 / power } else { integer as f64 * power };
+    rounded.copysign(sum)
 }
 
 /// Returns ‖x‖² over the finite elements, and their sums, each with its own random signs: published digests have them.

@@ -151,7 +151,18 @@ impl Evidence {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_reads_back_to_the_last_bit(gate in any::<f64>().prop_filter("no JSON", |gate| gate.is_finite())) {
+            let run = Golden { case: "tiny".into(), precision: "fp32".into(), losses: vec![gate], gate, fault: None };
+            let text = serde_json::to_string(&run).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Golden>(&text).unwrap(), run);
+        }
+    }
 
     #[test]
     fn a_file_reads_back_and_every_changed_byte_is_seen() {
