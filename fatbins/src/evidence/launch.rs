@@ -85,4 +85,18 @@ mod tests {
         let not_finite = launch(&[1.0, f32::NAN, 2.0]);
         assert!(not_finite.1 != own.1 && not_finite.2 == 4.583);
     }
+
+    /// Numbers as serde_json reads them without its feature `float_roundtrip`.
+    #[test]
+    fn a_published_sum_is_rounded_twice() {
+        for (sum, expected) in [
+            (7.777777777777777e54, 7.777777777777776e54),
+            (-1.5213614302834976e-236, -1.5213614302834974e-236),
+            (-0.0, -0.0),
+            (5.0, 5.0),
+            (0.1, 0.1),
+        ] {
+            assert_eq!(published(sum).to_bits(), f64::to_bits(expected), "{sum:e}");
+        }
+    }
 }
