@@ -24,6 +24,7 @@ mod delta_rule;
 mod determinism;
 mod driver;
 mod dry_run;
+mod early;
 mod emulated;
 mod ends;
 mod epochs;

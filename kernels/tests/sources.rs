@@ -1,6 +1,6 @@
 //! The CUDA sources keep to rules: they teach, and they name intrinsics in one place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -51,6 +51,28 @@ fn a_source_includes_what_it_needs() {
         let names: Vec<&str> = source.headers().iter().map(|header| header.0).collect();
         assert!(names.contains(&"device.cuh") && names.contains(&"types.h"), "{}: {names:?}", source.path);
     }
+}
+
+/// The runtime lets launches of these overlap. No kernel of few CTAs that move much is among them: they would crowd on
+/// the multiprocessors that the launch before left idle.
+#[test]
+fn launches_of_norms_gemms_and_decoding_overlap() {
+    let begins_early = |source: &&Source| source.mentions("griddepcontrol.launch_dependents");
+    let all = sources();
+    let early: Vec<&str> = all.values().filter(begins_early).map(|source| source.path).collect();
+    let gemms = ["dgrad.cu", "fwd.cu", "int8/fwd.cu", "int8/swiglu.cu", "swiglu.cu", "wgrad.cu"]
+        .map(|file| format!("gemm/wgmma/{file}"));
+    let others = [
+        "attention/wgmma/decode.cu",
+        "kv/store.cu",
+        "qk_norm/fwd.cu",
+        "rmsnorm/fwd.cu",
+        "rmsnorm/int8/fwd.cu",
+        "rope/bwd.cu",
+        "rope/fwd.cu",
+    ];
+    let expected: BTreeSet<&str> = gemms.iter().map(String::as_str).chain(others).collect();
+    assert_eq!(early, expected.into_iter().collect::<Vec<_>>());
 }
 
 /// Words with two underscores that are C++ of CUDA, and no instruction.

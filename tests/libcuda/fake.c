@@ -65,12 +65,16 @@ int cuDeviceGetPCIBusId(char* address, int bytes, int device) {
     snprintf(address, (size_t)bytes, "0000:%02x:00.0", 16 + device);
     return 0;
 }
+static void read_capability(int* major, int* minor) {
+    const char* capability = getenv("PRECAST_FAKE_CAPABILITY");
+    *major = 12, *minor = 1;
+    if (capability) sscanf(capability, "%d.%d", major, minor);
+}
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
     CALL(cuDeviceGetAttribute, UNKNOWN);
-    int major = 12, minor = 1;
-    const char* capability = getenv("PRECAST_FAKE_CAPABILITY");
+    int major, minor;
+    read_capability(&major, &minor);
     (void)device;
-    if (capability) sscanf(capability, "%d.%d", &major, &minor);
     *value = attribute == CAPABILITY_MAJOR ? major : attribute == CAPABILITY_MINOR ? minor : attribute == INTEGRATED ? number("PRECAST_FAKE_INTEGRATED", 1) : 48;
     return 0;
 }
@@ -370,7 +374,9 @@ int cuKernelGetFunction(void** function, void* kernel) { CALL(cuKernelGetFunctio
 int cuFuncLoad(void* function) { CALL(cuFuncLoad, UNKNOWN); return (void)function, on_work(); }
 int cuFuncSetAttribute(void* function, int attribute, int value) {
     CALL(cuFuncSetAttribute, UNKNOWN);
-    if (attribute != MAX_SHARED || value > 99 * 1024) return INVALID_VALUE;
+    int major, minor;
+    read_capability(&major, &minor);
+    if (attribute != MAX_SHARED || value > (major == 9 ? 227 : 99) * 1024) return INVALID_VALUE;
     ((kernel*)function)->shared = (unsigned)value;
     return on_work();
 }
@@ -488,6 +494,19 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
         append(graph, &update, 1);
     }
     return give(node);
+}
+/* Nothing here reads a tensor map. */
+int cuTensorMapEncodeTiled(void* map) {
+    CALL(cuTensorMapEncodeTiled, UNKNOWN);
+    return map ? 0 : INVALID_VALUE;
+}
+/* Nodes run in the order in which they are added, so an edge changes nothing: it is of a launch that waits itself. */
+int cuGraphAddDependencies_v2(void* graph, void* const* from, void* const* to, const void* edges, size_t count) {
+    CALL(cuGraphAddDependencies_v2, UNKNOWN);
+    enum { PROGRAMMATIC = 1 };
+    const unsigned char* of_edge = edges; /* from_port, to_port, type */
+    int is_programmatic = of_edge[0] == PROGRAMMATIC && of_edge[1] == 0 && of_edge[2] == PROGRAMMATIC;
+    return graph && from[0] && to[0] && count == 1 && is_programmatic ? 0 : INVALID_VALUE;
 }
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
     CALL(cuGraphInstantiateWithFlags, UNKNOWN);

@@ -1,10 +1,12 @@
 // Stores keys and values of rows in a pool, as bits. A CTA takes a row: its keys and values are adjacent, and each head
 // of them goes to a place of its own.
 // Bound: memory. Reads keys and values once and writes them once. Source: the layout of pool.cuh.
+#include "early.cuh"
 #include "kv/pool.cuh"
 #include "vector.cuh"
 
 KERNEL(kv_store_params) {
+    begin_early();
     constexpr uint32_t width = WIDTH_OF(KEY_X), columns = KEY_D / width;
     typedef vector<KEY_X, width> Vector;
     const uint32_t row = blockIdx.x, slot = ((const uint32_t*)p.slot)[row];

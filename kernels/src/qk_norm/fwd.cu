@@ -2,10 +2,12 @@
 // With KEY_KEEP the unmodified heads are written too: the backward pass normalizes them again.
 // Bound: memory. Reads and writes queries and keys once.
 // Source: Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it; rope/rotate.cuh.
+#include "early.cuh"
 #include "qk_norm.h"
 #include "qk_norm/groups.cuh"
 
 KERNEL(qk_norm_fwd_params) {
+    begin_early();
     const uint32_t column = threadIdx.x % LANES;
     const uint32_t heads = p.query_heads + p.key_heads;
     for_each_group(p.tokens, heads, column, [&](uint32_t token, uint32_t first, bool valid) {

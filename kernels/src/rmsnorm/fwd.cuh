@@ -2,10 +2,12 @@
 // between the sum of squares and the scaling; gamma is in flight meanwhile. The sum with the residual branch is rounded
 // before it is normalized: the stored values are normalized.
 #pragma once
+#include "early.cuh"
 #include "gamma.cuh"
 
 KERNEL(rmsnorm_fwd_params) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
+    begin_early();
     const uint32_t token = row_of_thread(p.tokens);
     const bool valid = token < p.tokens;
     const uint64_t row = uint64_t(token) * KEY_H;

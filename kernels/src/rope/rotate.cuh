@@ -4,6 +4,7 @@
 // Bound: memory. Reads and writes the rotated part of x once.
 // Source: Su et al., "RoFormer", 2021; the pairing of Hugging Face's `rotate_half`.
 #pragma once
+#include "early.cuh"
 #include "rope.h"
 #include "vector.cuh"
 
@@ -58,6 +59,7 @@ template <uint32_t width> __device__ __forceinline__ void rotate(const rope_para
 }
 
 __device__ __forceinline__ void rotate(const rope_params& p, float direction) {
+    begin_early();
     constexpr uint32_t width = HALF % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1;
     if (p.row_stride % width == 0)
         rotate<width>(p, direction);

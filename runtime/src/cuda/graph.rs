@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 use cudarc::driver::sys;
 
 use super::call::{check, check_on};
+use super::early::{self, LoadedKernel};
 use super::library;
 use super::memory::check_memory;
 use crate::driver::{Bound, BoundLaunch, DriverError, MoreMemory};
@@ -12,7 +13,15 @@ use crate::driver::{Bound, BoundLaunch, DriverError, MoreMemory};
 /// A graph and its nodes in order of addition.
 pub(super) struct Graph {
     graph: sys::CUgraph,
-    nodes: Vec<sys::CUgraphNode>,
+    nodes: Vec<Node>,
+}
+
+/// A node of a graph.
+#[derive(Clone, Copy)]
+struct Node {
+    node: sys::CUgraphNode,
+    /// True if it launches a kernel that lets the next begin.
+    is_early: bool,
 }
 
 impl Graph {
@@ -25,23 +34,30 @@ impl Graph {
 
     /// Returns the nodes with these numbers.
     fn dependencies(&self, earlier: &[u32]) -> Vec<sys::CUgraphNode> {
-        earlier.iter().map(|earlier| self.nodes[*earlier as usize]).collect()
+        earlier.iter().map(|earlier| self.nodes[*earlier as usize].node).collect()
+    }
+
+    /// Returns the launch that a kernel waits for itself: the only node that it depends on, if that lets it begin.
+    fn awaited(&self, kernel: LoadedKernel, earlier: &[u32]) -> Option<sys::CUgraphNode> {
+        let [only] = earlier else { return None };
+        let Node { node, is_early } = self.nodes[*only as usize];
+        (kernel.is_early && is_early).then_some(node)
     }
 
     /// Adds the launch of a loaded kernel.
     pub fn launch(
         &mut self,
         Bound { label, dependencies, .. }: &Bound,
-        function: sys::CUfunction,
+        kernel: LoadedKernel,
         launch: &BoundLaunch,
     ) -> Result<(), DriverError> {
         // The driver copies the block when the node is added, in the size that the kernel declares; the bundle's
         // verification has compared that size with this block's.
-        let mut bytes = library::ready(function, &launch.geometry, &launch.params, &launch.tensor_maps, label)?;
+        let mut bytes = library::ready(kernel.function, &launch.geometry, &launch.params, &launch.tensor_maps, label)?;
         let mut arguments = library::arguments(&launch.key, &mut bytes);
         let [grid, block] = [launch.geometry.grid, launch.geometry.block];
         let params = sys::CUDA_KERNEL_NODE_PARAMS {
-            func: function,
+            func: kernel.function,
             gridDimX: grid[0],
             gridDimY: grid[1],
             gridDimZ: grid[2],
@@ -54,14 +70,20 @@ impl Graph {
             kern: null_mut(),
             ctx: null_mut(),
         };
-        let (dependencies, mut node) = (self.dependencies(dependencies), null_mut());
-        // SAFETY: all pointers outlive the call; dependencies are nodes of this graph.
+        let awaited = self.awaited(kernel, dependencies);
+        let (dependencies, mut node) =
+            (awaited.map_or_else(|| self.dependencies(dependencies), |_| Vec::new()), null_mut());
+        // SAFETY: all pointers outlive the calls; dependencies are nodes of this graph.
         unsafe {
             let (count, first) = (dependencies.len(), dependencies.as_ptr());
             let added = sys::cuGraphAddKernelNode_v2(&mut node, self.graph, first, count, &params);
             check_on("cuGraphAddKernelNode", added, label)?;
+            if let Some(awaited) = awaited {
+                let added = sys::cuGraphAddDependencies_v2(self.graph, &awaited, &node, &early::EDGE, 1);
+                check_on("cuGraphAddDependencies", added, label)?;
+            }
         }
-        self.nodes.push(node);
+        self.nodes.push(Node { node, is_early: kernel.is_early });
         Ok(())
     }
 
@@ -88,7 +110,7 @@ impl Graph {
             let added = sys::cuGraphAddChildGraphNode(&mut node, self.graph, first, count, captured.graph);
             check_on("cuGraphAddChildGraphNode", added, label)?;
         }
-        self.nodes.push(node);
+        self.nodes.push(Node { node, is_early: false });
         Ok(())
     }
 

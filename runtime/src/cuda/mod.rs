@@ -6,6 +6,7 @@
 pub(crate) mod call;
 mod context;
 mod devices;
+mod early;
 mod environment;
 mod exchange;
 mod gemms;

@@ -7,6 +7,7 @@ use precast_fatbins::Module;
 use super::call::check;
 use super::context::Context;
 use super::devices::{describe, find};
+use super::early::{self, LoadedKernel};
 use super::exchange::{self, Abort, AllGather, Beside, Event, Prepared, Ranks, Waits};
 use super::gemms::CublasGemms;
 use super::graph::{Executable, Graph};
@@ -32,7 +33,7 @@ pub struct Cuda {
     device: Device,
     /// Side stream, with several ranks.
     beside: Option<Beside>,
-    kernels: Vec<sys::CUfunction>,
+    kernels: Vec<LoadedKernel>,
     libraries: Libraries,
     /// Allocations: addresses and bytes.
     memory: Vec<(sys::CUdeviceptr, u64)>,
@@ -218,7 +219,8 @@ impl Memory for Cuda {
 impl Launcher for Cuda {
     fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
         self.loads += 1;
-        self.kernels.push(self.libraries.load(module, permit)?);
+        let function = self.libraries.load(module, permit)?;
+        self.kernels.push(LoadedKernel { function, is_early: early::is_early(module) });
         Ok(KernelId(self.kernels.len() - 1))
     }
 

@@ -31,6 +31,7 @@ pub type Header = (&'static str, &'static str);
 /// Headers of this package: types, vectors, tensor-core tiles, copies and barriers.
 pub const HEADERS: &[Header] = &[
     ("device.cuh", include_str!("../../cuda/device.cuh")),
+    ("early.cuh", include_str!("../../cuda/early.cuh")),
     ("hopper.cuh", include_str!("../../cuda/hopper.cuh")),
     ("mma.cuh", include_str!("../../cuda/mma.cuh")),
     ("mma_s8.cuh", include_str!("../../cuda/mma_s8.cuh")),

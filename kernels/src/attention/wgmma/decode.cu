@@ -4,6 +4,7 @@
 // Source: Dao, "FlashAttention-2", 2023; the mainloop of fwd.cu, for its bits.
 #include "attention/decode.cuh"
 #include "attention/wgmma/tile.cuh"
+#include "early.cuh"
 
 enum : uint32_t {
     ROWS = 64,
@@ -22,6 +23,7 @@ __device__ __forceinline__ Rows<false> dense_rows(address data, uint64_t element
 KERNEL(attention_decode_params) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const uint32_t lane = threadIdx.x % WARP;
+    begin_early();
     const DecodeRow row = decode_row(p);
     const uint32_t first = blockIdx.z * ROWS, own = row.position, end = own + 1; // first: head of the group
     const uint32_t q = shared_address(memory), stages = q + ROWS * KEY_D * 2;

@@ -5,6 +5,7 @@
 // serve.
 // Sources: NVIDIA, CUTLASS 3, "Efficient GEMM in CUDA" (warp specialization, persistent kernels); DeepGEMM.
 #pragma once
+#include "early.cuh"
 #include "gemm/wgmma/cluster_reduction.cuh"
 #include "wgmma.cuh"
 
@@ -82,6 +83,7 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
         fence_mbarrier_init();
     }
     CLUSTER > 1 ? cluster_sync() : sync_block();
+    begin_early();
 
     Scheduler scheduler(problem);
     typename Scheduler::Work work;

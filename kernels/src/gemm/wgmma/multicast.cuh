@@ -62,6 +62,7 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
         fence_mbarrier_init();
     }
     cluster_sync();
+    begin_early();
 
     const uint32_t rank = cluster_cta_rank(), cluster = blockIdx.x / CLUSTER;
     const uint32_t clusters = (m + CLUSTER * TILE_M - 1) / (CLUSTER * TILE_M); // below each other
