@@ -6,7 +6,7 @@
 //! chunks in order; one that begins within a chunk ends there at the latest, as its CTAs share keys.
 
 use super::decode_host;
-use super::variants::GATES_BYTES;
+use super::variants::{GATES_BYTES, is_hopper};
 use crate::abi::{DELTA_CHUNK, DELTA_HEAD, DeltaRuleDecode, delta_rule_decode_params};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Fixed, Geometry, Operand, Reference, Source, Threads, Tolerance, variant};
@@ -31,6 +31,9 @@ variant! {
         DecodeMma,
     }
 }
+
+/// Rows of a chunk that are computed at a time on tensor cores.
+const BLOCK_ROWS: u32 = 16;
 
 /// Sources of a folder, with the pool's headers.
 macro_rules! decode_source {
@@ -63,9 +66,10 @@ impl Build for DeltaRuleDecode {
         }
     }
 
-    fn variants(&self, _arch: Arch) -> Vec<Decode> {
+    fn variants(&self, arch: Arch) -> Vec<Decode> {
+        let blocks = if is_hopper(arch) { 3 } else { 2 };
         vec![match self.x {
-            Dtype::Bf16 => Decode::DecodeMma(DecodeMma { blocks: 2, mma: Fixed, threads: 4 * DELTA_CHUNK }),
+            Dtype::Bf16 => Decode::DecodeMma(DecodeMma { blocks, mma: Fixed, threads: 4 * DELTA_CHUNK }),
             _ => Decode::Threads(Threads { threads: DELTA_HEAD }),
         }]
     }
@@ -73,9 +77,10 @@ impl Build for DeltaRuleDecode {
     /// Launches a CTA for each row and value head; the CTA of a run's first row computes the run.
     fn geometry(&self, variant: Decode, p: &delta_rule_decode_params) -> Geometry {
         let (threads, bytes) = match variant {
-            // Keys, queries, values and v_new; inverse and scores; the inverse in f32.
+            // Keys, values and v_new; the inverse in f32; queries and scores of a block.
             Decode::DecodeMma(DecodeMma { threads, .. }) => {
-                (threads, 2 * DELTA_CHUNK * (4 * DELTA_HEAD + 4 * DELTA_CHUNK))
+                let (chunk, block) = (3 * DELTA_HEAD + 2 * DELTA_CHUNK, DELTA_HEAD + DELTA_CHUNK);
+                (threads, 2 * (DELTA_CHUNK * chunk + BLOCK_ROWS * block))
             }
             // v_new; a row of the system and of the scores.
             Decode::Threads(Threads { threads }) => (threads, 4 * DELTA_CHUNK * (DELTA_HEAD + 2)),

@@ -1,7 +1,8 @@
-// Rows of slots on tensor cores: a CTA for a run and a value head takes the run chunk by chunk, with the instructions
-// of solve.cu and fwd.cu for each row. A warp owns 16 columns: of the scores or of the system (half of the warps each),
-// then of the state, whose fragments it reads from memory, and of all that follows from it, so that barriers stand only
-// before the inverse and the scores are operands. Fragments of 16 rows without one of the run are left out.
+// Rows of slots on tensor cores: a CTA for a run and a value head takes the run in blocks of 16 rows of a chunk, with the
+// instructions of solve.cu and fwd.cu for each row. A warp owns 16 columns: of the scores or of the system (half of the
+// warps each), then of the state, whose fragments it reads from memory, and of all that follows from it, so that
+// barriers stand only before the inverse and the scores are operands. Queries and scores are there of one block alone,
+// and the rounded inverse takes the place of the exact one, so that three CTAs fit a multiprocessor.
 // Bound: memory, the state of a slot for each row; next to it latency.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/decode.cuh"
@@ -16,57 +17,71 @@ enum : uint32_t {
 static_assert(VARIANT_THREADS == HEAD / OWN * WARP, "a warp for 16 columns of the state");
 static_assert(VARIANT_THREADS == 4 * CHUNK, "threads share a chunk's tokens by 4");
 
-// Rows of a chunk: those of the run, and those before it.
+// Rows of the run in a block of a chunk.
 struct Part {
-    uint32_t begin, end; // rows of the run
+    uint32_t begin, end; // rows of the chunk
     uint32_t index;      // of row `begin` in the run
+    bool is_first;       // of the run in its chunk: what came before it is with the slot, later it is here
     bool has_before;     // another chunk of the sequence
 
+    __device__ __forceinline__ Part(const Run& run, uint32_t index) : index(index) {
+        const uint32_t position = run.position + index;
+        begin = position % CHUNK;
+        end = min(begin / OWN * OWN + OWN, begin + run.rows - index);
+        is_first = index == 0 || begin == 0;
+        has_before = position >= CHUNK;
+    }
     __device__ __forceinline__ bool has(uint32_t row) const { return row >= begin && row < end; }
-    // Rows up to the end of the run's last block.
-    __device__ __forceinline__ uint32_t rows() const { return (end + OWN - 1) / OWN * OWN; }
+    __device__ __forceinline__ uint32_t block() const { return begin / OWN; }
+    // First row of the block, and the row behind its last.
+    __device__ __forceinline__ uint32_t top() const { return block() * OWN; }
+    __device__ __forceinline__ uint32_t rows() const { return top() + OWN; }
     __device__ __forceinline__ uint32_t index_of(uint32_t row) const { return index + row - begin; }
-    __device__ __forceinline__ bool has_block(uint32_t m) const { return m * OWN < end && (m + 1) * OWN > begin; }
 };
 
 struct Shared {
-    Tile<HEAD> keys, queries, change, v_new; // of change, rows of values first
-    Tile<CHUNK> inverse, scores;
-    float* rows;   // of the inverse, before they are rounded
-    float* system; // in place of v_new, negated
+    Tile<HEAD> keys, change, v_new; // of change, rows of values first
+    Tile<HEAD> queries;             // of the block
+    Tile<CHUNK> scores;             // of the block
+    Tile<CHUNK> inverse;            // in place of `rows`
+    float* rows;                    // of the inverse, before they are rounded
+    float* system;                  // of the block, in place of v_new, negated
     Gates* gates;
 
     __device__ __forceinline__ explicit Shared(unsigned char* memory) {
-        constexpr uint32_t wide = Tile<HEAD>::bytes(CHUNK), square = Tile<CHUNK>::bytes(CHUNK);
+        constexpr uint32_t wide = Tile<HEAD>::bytes(CHUNK), exact = CHUNK * CHUNK * sizeof(float);
         const uint32_t base = shared_address(memory);
-        keys.base = base, queries.base = base + wide, change.base = base + 2 * wide, v_new.base = base + 3 * wide;
-        inverse.base = base + 4 * wide, scores.base = inverse.base + square;
-        system = (float*)(memory + 3 * wide), rows = (float*)(memory + 4 * wide + 2 * square);
-        gates = (Gates*)(rows + CHUNK * CHUNK);
+        keys.base = base, change.base = base + wide, v_new.base = base + 2 * wide, inverse.base = base + 3 * wide;
+        queries.base = inverse.base + exact, scores.base = queries.base + Tile<HEAD>::bytes(OWN);
+        system = (float*)(memory + 2 * wide), rows = (float*)(memory + 3 * wide);
+        gates = (Gates*)(memory + 3 * wide + exact + Tile<HEAD>::bytes(OWN) + Tile<CHUNK>::bytes(OWN));
     }
 };
 
-// Starts copying a chunk: the slot's rows, then the run's, then zeros to the end of their block. The state, which is
-// read last, comes to L2 meanwhile.
+// Starts copying a block: the slot's rows before it, then the run's, then zeros. The state, which is read last, comes to
+// L2 meanwhile.
 __device__ __forceinline__ void copy(const Shared& s, const Decoded& own, Part part) {
     constexpr uint32_t line = 128 / sizeof(float);
-    if (part.has_before)
+    if (part.is_first && part.has_before)
 #pragma unroll
         for (uint32_t i = 0; i < HEAD * HEAD / line / VARIANT_THREADS; i++)
             prefetch_l2(own.state() + (opaque(threadIdx.x) + i * VARIANT_THREADS) * line);
-    const auto take = [&](const Tile<HEAD>& tile, const bf16* kept, uint32_t head) {
-        for (uint32_t n = threadIdx.x; n < part.rows() * (HEAD / 8); n += VARIANT_THREADS) {
+    // Rows from `first`, those of tile `tile` from `top`.
+    const auto take = [&](const Tile<HEAD>& tile, uint32_t top, uint32_t first, const bf16* kept, uint32_t head) {
+        for (uint32_t n = first * (HEAD / 8) + threadIdx.x; n < part.rows() * (HEAD / 8); n += VARIANT_THREADS) {
             const uint32_t row = n / (HEAD / 8), chunk = n % (HEAD / 8);
             const bool is_kept = row < part.begin && kept != nullptr, is_new = part.has(row);
             const bf16* from = is_kept ? kept + row * HEAD : own.head_of(is_new ? part.index_of(row) : 0, head);
-            cp_async(tile.at(row, chunk), from + chunk * 8, is_kept || is_new);
+            cp_async(tile.at(row - top, chunk), from + chunk * 8, is_kept || is_new);
         }
     };
-    take(s.keys, own.keys(), own.p.key_heads + own.key_head);
-    take(s.queries, nullptr, own.key_head);
-    take(s.change, own.change(), 2 * own.p.key_heads + own.head);
+    const uint32_t first = part.is_first ? 0 : part.begin;
+    take(s.keys, 0, first, own.keys(), own.p.key_heads + own.key_head);
+    take(s.queries, part.top(), part.top(), nullptr, own.key_head);
+    take(s.change, 0, first, own.change(), 2 * own.p.key_heads + own.head);
+    // Up to the diagonal's vector of eight.
     for (uint32_t n = threadIdx.x; n < part.begin * (CHUNK / 4); n += VARIANT_THREADS)
-        cp_async(shared_address(s.rows + 4 * n), own.inverse() + 4 * n);
+        if (n % (CHUNK / 4) * 4 <= (n / (CHUNK / 4) | 7)) cp_async(shared_address(s.rows + 4 * n), own.inverse() + 4 * n);
     cp_async_commit();
 }
 
@@ -74,14 +89,16 @@ __device__ __forceinline__ void copy(const Shared& s, const Decoded& own, Part p
 __device__ __forceinline__ void load_gates(const Shared& s, const Decoded& own, Part part) {
     const uint32_t row = threadIdx.x % CHUNK, quarter = threadIdx.x / CHUNK;
     const bool is_new = part.has(row), is_kept = row < part.begin;
+    const bool is_here = is_kept && !part.is_first;
     float sum = 0.0f; // of all decays up to the row, or before the run
-    if (quarter == 0 && part.begin > 0) sum = own.decay()[is_kept ? row : part.begin - 1];
+    if (quarter == 0 && part.begin > 0)
+        sum = part.is_first ? own.decay()[is_kept ? row : part.begin - 1] : s.gates->decay[part.begin - 1];
     if (quarter == 0) s.gates->log[row] = is_new ? own.log_decay_of(part.index_of(row)) : 0.0f;
     if (quarter == 1) s.gates->beta[row] = is_new ? own.beta_of(part.index_of(row)) : 0.0f;
     if (quarter == 2) s.gates->of_query[row] = 0.0f;
-    if (quarter == 3) s.gates->of_key[row] = is_kept ? own.scale()[row] : 0.0f;
+    if (quarter == 3 && !is_here) s.gates->of_key[row] = is_kept ? own.scale()[row] : 0.0f;
     sync_block();
-    if (quarter != 0) return;
+    if (quarter != 0 || is_here) return;
     for (uint32_t other = part.begin; other <= row; other++) sum += s.gates->log[other];
     s.gates->decay[row] = sum;
     if (is_new) own.decay()[row] = sum;
@@ -93,7 +110,7 @@ __device__ __forceinline__ void load_factors(const Shared& s, const Decoded& own
     const bool is_query = threadIdx.x < CHUNK;
     if (threadIdx.x < 2 * CHUNK && part.has(row)) {
         const float factor = factor_of(is_query, [&](uint32_t i) {
-            const uint4_t packed = load_shared((is_query ? s.queries : s.keys).at(row, i));
+            const uint4_t packed = load_shared(is_query ? s.queries.at(row - part.top(), i) : s.keys.at(row, i));
             return vector<bf16, 8>{packed.v[0], packed.v[1], packed.v[2], packed.v[3]};
         });
         (is_query ? s.gates->of_query : s.gates->of_key)[row] = factor;
@@ -106,37 +123,34 @@ __device__ __forceinline__ void load_factors(const Shared& s, const Decoded& own
     }
 }
 
-// Leaves the warp's columns of the run's rows: of the scores, or of the system.
+// Leaves the warp's columns of the block: of the scores, or of the system.
 __device__ __forceinline__ void multiply_keys(const Shared& s, Part part) {
     const Gates& gates = *s.gates;
     const uint32_t warp = threadIdx.x / WARP, block = warp % BLOCKS;
     const bool is_score = warp < BLOCKS;
-    const Tile<HEAD> rows = is_score ? s.queries : s.keys;
-    for (uint32_t m = block; m < BLOCKS; m++) {
-        if (!part.has_block(m)) continue;
-        float acc[N][4] = {};
-        const uint32_t of_a = opaque(m * OWN), of_b = opaque(block * OWN); // no address is kept for the next block
-        multiply(
-            acc, STEPS, [&](uint32_t(&a)[4], uint32_t step) { rows.load_a(a, of_a, step); },
-            [&](uint32_t(&b)[4], uint32_t step, uint32_t) { s.keys.load_b_transposed(b, of_b, step); });
+    if (block > part.block()) return;
+    const Tile<HEAD> rows = {opaque(is_score ? s.queries.base : s.keys.at(part.top(), 0))};
+    const uint32_t of_b = opaque(block * OWN); // no address is kept for the next block
+    float acc[N][4] = {};
+    multiply(
+        acc, STEPS, [&](uint32_t(&a)[4], uint32_t step) { rows.load_a(a, 0, step); },
+        [&](uint32_t(&b)[4], uint32_t step, uint32_t) { s.keys.load_b_transposed(b, of_b, step); });
 #pragma unroll
-        for (uint32_t i = 0; i < 4 * N; i++) {
-            const uint32_t n = i / 4, e = i % 4;
-            const uint32_t row = m * OWN + row_of(e), column = block * OWN + n * 8 + column_of(e);
-            const float decay = column <= row ? decayed(gates.decay[row] - gates.decay[column]) : 0.0f;
-            const float factor = decay * gates.of_key[column];
-            if (is_score)
-                acc[n][e] *= gates.of_query[row] * factor;
-            else
-                s.system[row * CHUNK + column] = -(gates.beta[row] * gates.of_key[row] * factor) * acc[n][e];
-        }
-        if (!is_score) continue;
+    for (uint32_t i = 0; i < 4 * N; i++) {
+        const uint32_t n = i / 4, e = i % 4;
+        const uint32_t row = part.top() + row_of(e), column = block * OWN + n * 8 + column_of(e);
+        const float decay = column <= row ? decayed(gates.decay[row] - gates.decay[column]) : 0.0f;
+        const float factor = decay * gates.of_key[column];
+        if (is_score)
+            acc[n][e] *= gates.of_query[row] * factor;
+        else
+            s.system[row_of(e) * CHUNK + column] = -(gates.beta[row] * gates.of_key[row] * factor) * acc[n][e];
+    }
+    if (!is_score) return;
 #pragma unroll
-        for (uint32_t i = 0; i < 2 * N; i++) {
-            const uint32_t n = i / 2, half = i % 2;
-            s.scores.store(m * OWN + row_of(2 * half), block * OWN + n * 8 + column_of(0), acc[n][2 * half],
-                           acc[n][2 * half + 1]);
-        }
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        const uint32_t n = i / 2, half = i % 2;
+        s.scores.store(row_of(2 * half), block * OWN + n * 8 + column_of(0), acc[n][2 * half], acc[n][2 * half + 1]);
     }
 }
 
@@ -148,25 +162,33 @@ __device__ __forceinline__ void substitute(const Shared& s, const Decoded& own, 
         float sum = 0.0f;
 #pragma unroll 4
         for (uint32_t other = column; other < row; other++)
-            sum = fmaf(s.system[row * CHUNK + other], s.rows[other * CHUNK + column], sum);
+            sum = fmaf(s.system[(row - part.top()) * CHUNK + other], s.rows[other * CHUNK + column], sum);
         own.inverse()[row * CHUNK + column] = s.rows[row * CHUNK + column] = row == column ? 1.0f : sum;
     }
 }
 
-// Rounds the inverse to its tile; zeros behind the diagonal and behind the run.
+// Rounds the inverse to the tile in its place, behind a sync_block and before another; zeros behind the diagonal and
+// behind the run.
 __device__ __forceinline__ void round_inverse(const Shared& s, Part part) {
-    for (uint32_t n = threadIdx.x; n < part.rows() * (CHUNK / 8); n += VARIANT_THREADS) {
-        const uint32_t row = n / (CHUNK / 8), first = n % (CHUNK / 8) * 8;
+    enum : uint32_t { VECTORS = CHUNK * (CHUNK / 8) / VARIANT_THREADS };
+    uint4_t packed[VECTORS];
+#pragma unroll
+    for (uint32_t v = 0; v < VECTORS; v++) {
+        const uint32_t n = v * VARIANT_THREADS + threadIdx.x, row = n / (CHUNK / 8), first = n % (CHUNK / 8) * 8;
         float values[8] = {};
         if (row < part.end && first <= row) {
             const float4_t low = load4(s.rows + row * CHUNK + first), high = load4(s.rows + row * CHUNK + first + 4);
 #pragma unroll
             for (uint32_t i = 0; i < 8; i++) values[i] = first + i <= row ? (i < 4 ? low : high).v[i % 4] : 0.0f;
         }
-        uint4_t packed;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) packed.v[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
-        store_shared(s.inverse.at(row, first / 8), packed);
+        for (uint32_t i = 0; i < 4; i++) packed[v].v[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
+    }
+    sync_block();
+#pragma unroll
+    for (uint32_t v = 0; v < VECTORS; v++) {
+        const uint32_t n = v * VARIANT_THREADS + threadIdx.x;
+        store_shared(s.inverse.at(n / (CHUNK / 8), n % (CHUNK / 8)), packed[v]);
     }
 }
 
@@ -174,7 +196,7 @@ __device__ __forceinline__ void round_inverse(const Shared& s, Part part) {
 struct StateFragments {
     uint32_t b[STEPS][2 * N];
 
-    __device__ __forceinline__ StateFragments(const float* state, bool is_there) {
+    __device__ __forceinline__ void load(const float* state, bool is_there) {
         const uint32_t lane = threadIdx.x % WARP;
         const float* own = state + lane % 4 * 2 * HEAD + threadIdx.x / WARP * OWN + lane / 4;
 #pragma unroll
@@ -188,19 +210,19 @@ struct StateFragments {
 };
 
 // Rows of the warp's columns that are of the run: `body(row, column, half, n)` of two neighboring elements each.
-template <typename Body> __device__ __forceinline__ void each_pair(Part part, uint32_t m, const Body& body) {
+template <typename Body> __device__ __forceinline__ void each_pair(Part part, const Body& body) {
 #pragma unroll
     for (uint32_t i = 0; i < 2 * N; i++) {
-        const uint32_t half = i % 2, row = m * OWN + row_of(2 * half);
+        const uint32_t half = i % 2, row = part.top() + row_of(2 * half);
         const uint32_t column = threadIdx.x / WARP * OWN + i / 2 * 8 + column_of(0);
         if (part.has(row)) body(row, column, half, i / 2);
     }
 }
 
-// acc = a S in the warp's columns; zeros where there is no state.
-__device__ __forceinline__ void read_state(float (&acc)[N][4], const Tile<HEAD>& a, uint32_t m,
+// acc = a S in the warp's columns, of 16 rows of a from `row`; zeros where there is no state.
+__device__ __forceinline__ void read_state(float (&acc)[N][4], const Tile<HEAD>& a, uint32_t row,
                                            const StateFragments& state) {
-    const uint32_t row = opaque(m * OWN); // no address is kept for the next block
+    row = opaque(row); // no address is kept for the next block
 #pragma unroll
     for (uint32_t step = 0; step < STEPS; step++) {
         uint32_t fragment[4];
@@ -214,40 +236,38 @@ __device__ __forceinline__ void read_state(float (&acc)[N][4], const Tile<HEAD>&
 __device__ __forceinline__ void replace_values(const Shared& s, const Decoded& own, Part part,
                                                const StateFragments& state) {
     const Gates& gates = *s.gates;
-    for (uint32_t m = part.begin / OWN; m * OWN < part.end; m++) {
-        float read[N][4] = {};
-        if (part.has_before) read_state(read, s.keys, m, state);
-        each_pair(part, m, [&](uint32_t row, uint32_t column, uint32_t half, uint32_t n) {
-            const uint32_t value = s.change.load(row, column);
-            const float by_key = decayed(gates.decay[row]) * gates.of_key[row], beta = gates.beta[row];
-            float change[2];
+    float read[N][4] = {};
+    if (part.has_before) read_state(read, s.keys, part.top(), state);
+    each_pair(part, [&](uint32_t row, uint32_t column, uint32_t half, uint32_t n) {
+        const uint32_t value = s.change.load(row, column);
+        const float by_key = decayed(gates.decay[row]) * gates.of_key[row], beta = gates.beta[row];
+        float change[2];
 #pragma unroll
-            for (uint32_t e = 0; e < 2; e++) change[e] = unpack_bf16x2(value, e) - by_key * read[n][2 * half + e];
-            const uint32_t packed = pack_bf16x2(beta * change[0], beta * change[1]);
-            store_shared(s.change.at(row, column / 8) + column % 8 * 2, packed);
-            *(uint32_t*)(own.change() + row * HEAD + column) = packed;
-        });
-    }
+        for (uint32_t e = 0; e < 2; e++) change[e] = unpack_bf16x2(value, e) - by_key * read[n][2 * half + e];
+        const uint32_t packed = pack_bf16x2(beta * change[0], beta * change[1]);
+        store_shared(s.change.at(row, column / 8) + column % 8 * 2, packed);
+        *(uint32_t*)(own.change() + row * HEAD + column) = packed;
+    });
 }
 
-// acc += a b in the warp's columns, of the depth up to the diagonal.
-__device__ __forceinline__ void multiply_chunk(float (&acc)[N][4], const Tile<CHUNK>& a, uint32_t m,
+// acc += a b in the warp's columns, of 16 rows of a from `row`, of the depth up to the diagonal, which is in block `m`.
+__device__ __forceinline__ void multiply_chunk(float (&acc)[N][4], const Tile<CHUNK>& a, uint32_t row, uint32_t m,
                                                const Tile<HEAD>& b) {
     for (uint32_t step = 0; step <= m; step++) {
         uint32_t fragment[4], columns[4];
-        a.load_a(fragment, m * OWN, step);
+        a.load_a(fragment, row, step);
         b.load_b(columns, step * OWN, threadIdx.x / WARP * 2);
         mma(acc[0], fragment, columns[0], columns[1]);
         mma(acc[1], fragment, columns[2], columns[3]);
     }
 }
 
-// Stores the warp's columns of v_new up to the run's last row, times `factor(row)`.
+// Stores the warp's columns of v_new up to block `last`, times `factor(row)`.
 template <typename Factor>
-__device__ __forceinline__ void store_v_new(const Shared& s, Part part, const Factor& factor) {
-    for (uint32_t m = 0; m * OWN < part.end; m++) {
+__device__ __forceinline__ void store_v_new(const Shared& s, uint32_t last, const Factor& factor) {
+    for (uint32_t m = 0; m <= last; m++) {
         float v_new[N][4] = {};
-        multiply_chunk(v_new, s.inverse, m, s.change);
+        multiply_chunk(v_new, s.inverse, m * OWN, m, s.change);
 #pragma unroll
         for (uint32_t i = 0; i < 2 * N; i++) {
             const uint32_t n = i / 2, half = i % 2, row = m * OWN + row_of(2 * half);
@@ -262,20 +282,18 @@ __device__ __forceinline__ void store_v_new(const Shared& s, Part part, const Fa
 __device__ __forceinline__ void write_rows(const Shared& s, const Decoded& own, Part part,
                                            const StateFragments& state) {
     const Gates& gates = *s.gates;
-    for (uint32_t m = part.begin / OWN; m * OWN < part.end; m++) {
-        float o[N][4] = {};
-        if (part.has_before) read_state(o, s.queries, m, state);
+    float o[N][4] = {};
+    if (part.has_before) read_state(o, s.queries, 0, state);
 #pragma unroll
-        for (uint32_t i = 0; i < 4 * N; i++) {
-            const uint32_t row = m * OWN + row_of(i % 4);
-            o[i / 4][i % 4] *= decayed(gates.decay[row]) * gates.of_query[row];
-        }
-        multiply_chunk(o, s.scores, m, s.v_new);
-        each_pair(part, m, [&](uint32_t row, uint32_t column, uint32_t half, uint32_t n) {
-            const uint32_t packed = pack_bf16x2(o[n][2 * half], o[n][2 * half + 1]);
-            *(uint32_t*)(own.o(part.index_of(row)) + column) = packed;
-        });
+    for (uint32_t i = 0; i < 4 * N; i++) {
+        const uint32_t row = part.top() + row_of(i % 4);
+        o[i / 4][i % 4] *= decayed(gates.decay[row]) * gates.of_query[row];
     }
+    multiply_chunk(o, s.scores, 0, part.block(), s.v_new);
+    each_pair(part, [&](uint32_t row, uint32_t column, uint32_t half, uint32_t n) {
+        const uint32_t packed = pack_bf16x2(o[n][2 * half], o[n][2 * half + 1]);
+        *(uint32_t*)(own.o(part.index_of(row)) + column) = packed;
+    });
 }
 
 // Moves the warp's columns of the state behind a full chunk.
@@ -283,7 +301,7 @@ __device__ __forceinline__ void move_state(const Shared& s, const Decoded& own, 
     const Gates& gates = *s.gates;
     const float last = gates.decay[CHUNK - 1], kept = decayed(last);
     sync_warp(); // v_new has been read
-    store_v_new(s, {0, CHUNK}, [&](uint32_t row) { return decayed(last - gates.decay[row]) * gates.of_key[row]; });
+    store_v_new(s, BLOCKS - 1, [&](uint32_t row) { return decayed(last - gates.decay[row]) * gates.of_key[row]; });
     sync_warp();
 #pragma unroll 1
     for (uint32_t m = 0; m < HEAD / OWN; m++) {
@@ -309,9 +327,9 @@ KERNEL(delta_rule_decode_params) {
     const Decoded own(p);
     if (own.run.slot == IDLE_SLOT && threadIdx.x < HEAD) own.o(0)[threadIdx.x] = from_float<bf16>(0.0f);
 
+    StateFragments state;
     for (uint32_t index = 0; index < own.run.rows;) {
-        const uint32_t position = own.run.position + index, begin = position % CHUNK;
-        const Part part = {begin, min(uint32_t(CHUNK), begin + own.run.rows - index), index, position >= CHUNK};
+        const Part part(own.run, index);
         index += part.end - part.begin;
         copy(s, own, part);
         load_gates(s, own, part);
@@ -321,13 +339,13 @@ KERNEL(delta_rule_decode_params) {
         sync_block();
         multiply_keys(s, part);
         sync_block(); // the system is there
-        const StateFragments state(own.state(), part.has_before);
+        if (part.is_first) state.load(own.state(), part.has_before);
         substitute(s, own, part);
         replace_values(s, own, part, state);
         sync_block(); // the inverse is there, and the system has been read
         round_inverse(s, part);
         sync_block();
-        store_v_new(s, part, [](uint32_t) { return 1.0f; });
+        store_v_new(s, part.block(), [](uint32_t) { return 1.0f; });
         sync_warp();
         write_rows(s, own, part, state);
         if (part.end == CHUNK) move_state(s, own, part.has_before);
