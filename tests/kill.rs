@@ -64,7 +64,7 @@ fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
 /// Kills a run of two steps at changes that it makes to the disk, from the first to the last, and continues it.
 fn kill_at_every_change(case: &Case, prepare: impl Fn(&Path), start: &str) -> u32 {
     let (whole, out) = (undisturbed(case, 2, ""), case.out());
-    for at in (1..).step_by(each_of(3)) {
+    for at in (1..).step_by(each_of(5)) {
         let _ = fs::remove_dir_all(&out);
         prepare(&out);
         if !is_killed_at(at, &mut run(case, "out", 2, 1, start)) {
@@ -98,7 +98,7 @@ fn a_run_killed_while_it_replaces_another_loses_neither() {
     let case = case();
     run(&case, "first", 1, 1, "").succeeds();
     let (old, new) = (case.results("first"), undisturbed(&case, 2, ""));
-    for at in (1..).step_by(each_of(3)) {
+    for at in (1..).step_by(each_of(5)) {
         let _ = fs::remove_dir_all(case.out());
         copy(&case.path("first"), &case.out());
         if !is_killed_at(at, &mut run(&case, "out", 2, 2, "--overwrite")) {

@@ -26,9 +26,10 @@ pub(super) const COUNTED: [Arch; 2] = [Arch::Sm89, Arch::Sm121];
 /// One seed finds most faults: a seed changes which of two conflicting accesses comes second.
 const ONE_SEED: [u64; 1] = [1];
 
-/// Macros that are lengths of rows and windows, and so trip counts of loops. Others, such as the width of a head,
-/// determine tiles.
-const LENGTHS: [&str; 4] = ["KEY_H", "KEY_K", "KEY_N", "KEY_WINDOW"];
+/// Macros that are lengths of rows and windows, and so trip counts of loops, or follow from them. Others, such as the
+/// width of a head, determine tiles.
+const LENGTHS: [&str; 7] =
+    ["KEY_H", "KEY_K", "KEY_N", "KEY_WINDOW", "VARIANT_BLOCKS", "VARIANT_ROW_THREADS", "VARIANT_THREADS"];
 
 /// Returns every (key, variant) of every built-in model and example, on some architectures, whose name contains `text`.
 /// An empty result is an error: it would check nothing.
