@@ -1,6 +1,7 @@
 //! Launches that begin before the launch in front of them has ended, and wait for its end themselves.
 
 use crate::driver::machine;
+use crate::every_call;
 use crate::support::prelude::*;
 
 /// Returns how many launches of a step begin early on a GPU of this compute capability, by the kernels built in.
@@ -12,9 +13,7 @@ fn early_launches(capability: &'static str) -> u32 {
     let mut bench = precast();
     bench.with("bench step --precision bf16 --batch-size 1 --seq-len 16 --model").arg(&model);
     machine.run(bench.env("PRECAST_FAKE_CALLS", &calls)).succeeds();
-    let calls = fs::read_to_string(calls).unwrap();
-    let linked = calls.lines().find_map(|line| line.strip_prefix("cuGraphAddDependencies_v2 "));
-    linked.map_or(0, |counts| counts.split(' ').next().unwrap().parse().unwrap())
+    every_call::calls(&calls).get("cuGraphAddDependencies_v2").map_or(0, |count| count.calls)
 }
 
 #[test]

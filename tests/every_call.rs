@@ -26,16 +26,16 @@ const PAIRS: [(&[&str], &[&str]); 10] = [
 
 /// How often a function was called: by all processes of a run, by the busiest of them, and how often it failed.
 #[derive(Default)]
-struct Count {
-    calls: u32,
+pub struct Count {
+    pub calls: u32,
     most: u32,
     faults: u32,
 }
 
-type Calls = BTreeMap<String, Count>;
+pub type Calls = BTreeMap<String, Count>;
 
 /// Reads what a run called, and how often.
-fn calls(path: &Path) -> Calls {
+pub fn calls(path: &Path) -> Calls {
     let mut calls = Calls::new();
     for line in fs::read_to_string(path).unwrap_or_default().lines() {
         let words: Vec<&str> = line.split(' ').collect();

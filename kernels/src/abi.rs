@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: c7aae76d6aeb140d578f59b84e0fc0eac536d11e3f1fd94871ce3623f8d1c358
-// Body: c67ffcec80e1ec61b65f31239e320211a32a0dcb0114bfd6e4aadc91bcacbede
+// Headers: 82bd5ac2d54d4cea685183fb965c1d0b6488fbb53f18d16f5f1b6e80fb535d7b
+// Body: 5036ad4496c1ef5bfa0bf775ba048d1c24631dbe1f2745180ffacdbb47e6a9a2
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -23,6 +23,8 @@ pub const CONV_TAPS: u32 = 4;
 pub const DELTA_CHUNK: u32 = 64;
 
 pub const DELTA_HEAD: u32 = 128;
+
+pub const DELTA_BLOCK: u32 = 16;
 
 pub const SCALE_CANDIDATES: u32 = 7;
 

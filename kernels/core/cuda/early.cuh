@@ -1,5 +1,5 @@
-// Launches that overlap. A kernel that calls begin_early() is placed on multiprocessors while the launch before it ends:
-// what it did before the call then costs no time. Source: PTX ISA, "griddepcontrol"; CUDA C++ Programming Guide,
+// Launches that overlap. A kernel that calls begin_early() is placed on multiprocessors while the launch before it
+// ends: what it did before the call then costs no time. Source: PTX ISA, "griddepcontrol"; CUDA C++ Programming Guide,
 // "Programmatic Dependent Launch and Synchronization".
 #pragma once
 #include "types.h"

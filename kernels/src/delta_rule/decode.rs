@@ -6,8 +6,8 @@
 //! chunks in order; one that begins within a chunk ends there at the latest, as its CTAs share keys.
 
 use super::decode_host;
-use super::variants::{GATES_BYTES, is_hopper};
-use crate::abi::{DELTA_CHUNK, DELTA_HEAD, DeltaRuleDecode, delta_rule_decode_params};
+use super::variants::GATES_BYTES;
+use crate::abi::{DELTA_BLOCK, DELTA_CHUNK, DELTA_HEAD, DeltaRuleDecode, delta_rule_decode_params};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Fixed, Geometry, Operand, Reference, Source, Threads, Tolerance, variant};
 
@@ -31,9 +31,6 @@ variant! {
         DecodeMma,
     }
 }
-
-/// Rows of a chunk that are computed at a time on tensor cores.
-const BLOCK_ROWS: u32 = 16;
 
 /// Sources of a folder, with the pool's headers.
 macro_rules! decode_source {
@@ -67,7 +64,8 @@ impl Build for DeltaRuleDecode {
     }
 
     fn variants(&self, arch: Arch) -> Vec<Decode> {
-        let blocks = if is_hopper(arch) { 3 } else { 2 };
+        // Of three CTAs a multiprocessor, the compiler spills registers for other GPUs.
+        let blocks = if matches!(arch, Arch::Sm90a | Arch::Sm90Portable) { 3 } else { 2 };
         vec![match self.x {
             Dtype::Bf16 => Decode::DecodeMma(DecodeMma { blocks, mma: Fixed, threads: 4 * DELTA_CHUNK }),
             _ => Decode::Threads(Threads { threads: DELTA_HEAD }),
@@ -80,7 +78,7 @@ impl Build for DeltaRuleDecode {
             // Keys, values and v_new; the inverse in f32; queries and scores of a block.
             Decode::DecodeMma(DecodeMma { threads, .. }) => {
                 let (chunk, block) = (3 * DELTA_HEAD + 2 * DELTA_CHUNK, DELTA_HEAD + DELTA_CHUNK);
-                (threads, 2 * (DELTA_CHUNK * chunk + BLOCK_ROWS * block))
+                (threads, 2 * (DELTA_CHUNK * chunk + DELTA_BLOCK * block))
             }
             // v_new; a row of the system and of the scores.
             Decode::Threads(Threads { threads }) => (threads, 4 * DELTA_CHUNK * (DELTA_HEAD + 2)),

@@ -3,6 +3,9 @@
 #include "delta_rule.h"
 #include "kv.h"
 
+/* Rows of a chunk that tensor cores compute at a time. */
+#define DELTA_BLOCK 16
+
 /// delta_rule.decode { x: Dtype }: Computes rows from the states and the chunks of their slots, and moves the state of
 /// a slot whose chunk is full.
 /// bytes: rows * value_heads * (4 * 128 * 128 + 32 * (2 * 128 * x.bytes() + 4 * 64))

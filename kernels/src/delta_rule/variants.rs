@@ -55,12 +55,6 @@ variant! {
     }
 }
 
-/// True for the rows whose machine code needs few enough registers for one CTA more on a multiprocessor: the compiler
-/// spills for others.
-pub(super) fn is_hopper(arch: Arch) -> bool {
-    matches!(arch, Arch::Sm90a | Arch::Sm90Portable)
-}
-
 /// Threads of a CTA: two for each token of a chunk.
 const THREADS: u32 = 2 * DELTA_CHUNK;
 /// Bytes of what is known of each token.

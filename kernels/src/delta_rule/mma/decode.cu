@@ -1,6 +1,6 @@
-// Rows of slots on tensor cores: a CTA for a run and a value head takes the run in blocks of 16 rows of a chunk, with the
-// instructions of solve.cu and fwd.cu for each row. A warp owns 16 columns: of the scores or of the system (half of the
-// warps each), then of the state, whose fragments it reads from memory, and of all that follows from it, so that
+// Rows of slots on tensor cores: a CTA for a run and a value head takes the run in blocks of 16 rows of a chunk, with
+// the instructions of solve.cu and fwd.cu for each row. A warp owns 16 columns: of the scores or of the system (half of
+// the warps each), then of the state, whose fragments it reads from memory, and of all that follows from it, so that
 // barriers stand only before the inverse and the scores are operands. Queries and scores are there of one block alone,
 // and the rounded inverse takes the place of the exact one, so that three CTAs fit a multiprocessor.
 // Bound: memory, the state of a slot for each row; next to it latency.
@@ -9,7 +9,7 @@
 #include "delta_rule/mma/tile.cuh"
 
 enum : uint32_t {
-    OWN = 16,             // rows of a fragment, and columns of a warp
+    OWN = DELTA_BLOCK,    // rows of a fragment, and columns of a warp
     N = OWN / 8,          // fragments of accumulators in its columns
     BLOCKS = CHUNK / OWN, // of rows of a chunk
     STEPS = HEAD / OWN,   // of depth in a head
@@ -58,8 +58,8 @@ struct Shared {
     }
 };
 
-// Starts copying a block: the slot's rows before it, then the run's, then zeros. The state, which is read last, comes to
-// L2 meanwhile.
+// Starts copying a block: the slot's rows before it, then the run's, then zeros. The state, which is read last, comes
+// to L2 meanwhile.
 __device__ __forceinline__ void copy(const Shared& s, const Decoded& own, Part part) {
     constexpr uint32_t line = 128 / sizeof(float);
     if (part.is_first && part.has_before)
@@ -81,7 +81,8 @@ __device__ __forceinline__ void copy(const Shared& s, const Decoded& own, Part p
     take(s.change, 0, first, own.change(), 2 * own.p.key_heads + own.head);
     // Up to the diagonal's vector of eight.
     for (uint32_t n = threadIdx.x; n < part.begin * (CHUNK / 4); n += VARIANT_THREADS)
-        if (n % (CHUNK / 4) * 4 <= (n / (CHUNK / 4) | 7)) cp_async(shared_address(s.rows + 4 * n), own.inverse() + 4 * n);
+        if (n % (CHUNK / 4) * 4 <= (n / (CHUNK / 4) | 7))
+            cp_async(shared_address(s.rows + 4 * n), own.inverse() + 4 * n);
     cp_async_commit();
 }
 
