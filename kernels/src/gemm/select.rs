@@ -41,8 +41,12 @@ pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
 /// Most rows of a forward GEMM in small tiles: what a phase of decoding has at most.
 const FEW_ROWS: u32 = 512;
 
+/// Most tiles that clusters of four CTAs divide: on an H200 no more than these run at once, one CTA a multiprocessor.
+const MOST_IN_FOURS: u32 = 28;
+
 /// True if a tile may be selected for a problem that it admits. Forward GEMMs take small tiles where there are few
-/// rows, and CTAs wait for weights: those of many rows read too much for what they multiply.
+/// rows, and CTAs wait for weights: those of many rows read too much for what they multiply. Clusters of four divide
+/// tiles that all run at once.
 fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
     let is_forward = problem.op.is_forward();
     let is_for_few_rows = match variant {
@@ -50,6 +54,11 @@ fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
         Tiling::Wgmma(wgmma) => is_forward && wgmma.tile_m * wgmma.tile_n < 128 * 128,
         Tiling::Mma(_) | Tiling::CudaCores(_) => false,
     };
+    if let Tiling::Wgmma(wgmma) = variant
+        && wgmma.cluster > 2
+    {
+        return problem.rows.div_ceil(wgmma.tile_m) * problem.columns.div_ceil(wgmma.tile_n) <= MOST_IN_FOURS;
+    }
     !is_for_few_rows || problem.rows <= FEW_ROWS || problem.op.is_of_experts()
 }
 
@@ -65,8 +74,10 @@ pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
 }
 
 /// Depth whose time equals a CTA's prologue and epilogue. If two CTAs share an SM, the other's mainloop hides half of
-/// it. This and the next two are fitted to measurements of `precast bench tune FILE` on an H200 (`tuned.txt`).
+/// it. This and the next three are fitted to measurements of `precast bench tune FILE` on an H200 (`tuned.txt`).
 const BLOCK_DEPTH: u64 = 256;
+/// The same of a CTA that has one tile, whose copies no other tile's epilogue hides.
+const LONE_DEPTH: u64 = 750;
 /// Depth whose time equals a cluster's reduction of its accumulators.
 const REDUCTION_DEPTH: u64 = 500;
 /// Depth whose time equals one split's wait for another to add.
@@ -95,7 +106,12 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each takes a part of a wave
     let pairs = matches!(variant, Tiling::Mma(mma) if mma.threads == 128);
-    let depth = u64::from(problem.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
+    let overhead = match variant {
+        Tiling::Wgmma(wgmma) if problem.op.splits_k_tiles(wgmma) => LONE_DEPTH,
+        _ if pairs => BLOCK_DEPTH / 2,
+        _ => BLOCK_DEPTH,
+    };
+    let depth = u64::from(problem.depth).div_ceil(splits) + overhead;
     let reduction = if rounds > 0 && rounds < cluster { REDUCTION_DEPTH } else { 0 };
     let waits = (splits - 1) * SEMAPHORE_DEPTH + reduction;
     // One of a pair alone takes three quarters of the time of both.
@@ -229,8 +245,30 @@ mod tests {
             };
             select(&problem, Arch::Sm90a).tile().0
         };
-        // Student's qkv and o; gate and up have tiles enough.
-        assert_eq!([(1152, 896, 512), (896, 896, 512), (9728, 896, 512)].map(tile), [64, 64, 128]);
+        // Student's qkv and o; gate and up, and down, have tiles enough.
+        let shapes = [(1152, 896, 512), (896, 896, 512), (9728, 896, 512), (896, 4864, 512)];
+        assert_eq!(shapes.map(tile), [64, 64, 128, 128]);
+    }
+
+    #[test]
+    fn gradients_of_few_tokens_are_divided_by_as_many_ctas_as_run_at_once() {
+        let cluster = |(rows, columns, depth)| {
+            let problem = ProblemSize {
+                op: GemmOp::Dgrad,
+                rows,
+                columns,
+                depth,
+                splits: 1,
+                experts: 0,
+                dtype: Dtype::Bf16,
+                vectors: true,
+            };
+            let Tiling::Wgmma(wgmma) = select(&problem, Arch::Sm90a) else { panic!("not by wgmma") };
+            wgmma.cluster
+        };
+        // Student's head, gate and up, o; of 512 tokens, then of more.
+        assert_eq!([(512, 896, 151_936), (512, 896, 9728), (512, 896, 896)].map(cluster), [4; 3]);
+        assert_eq!([(1024, 896, 9728), (8192, 896, 9728), (512, 4864, 896)].map(cluster), [2; 3]);
     }
 
     #[test]

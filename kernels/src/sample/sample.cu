@@ -57,18 +57,32 @@ template <uint32_t width> __device__ __forceinline__ void sample(const sample_pa
             const Philox philox = {{uint32_t(p.seed), uint32_t(p.seed >> 32)}, {position, sequence[0], sequence[1]}};
             const auto rank = [](float score, uint32_t id) { return uint64_t(ascending(score)) << 32 | uint32_t(~id); };
             uint32x4 random = philox.of_tokens(token / 4);
-            float largest = gumbel(random.of_token(token)); // score so far: of the largest logit, then within the warp
-            best = rank(largest, token);
-            row.each(
-                [&](uint32_t id, float logit) {
-                    add(logit);
-                    if (id % 4 == 0 || width == 1) random = philox.of_tokens(id / 4);
-                    if (float(random.of_token(id)) > most_random(largest - scaled(logit)) || rank_of(logit, id) < lowest) return;
-                    const float score = scaled(logit) + gumbel(random.of_token(id));
-                    largest = fmaxf(largest, score);
-                    best = best < rank(score, id) ? rank(score, id) : best;
+            float top_score = gumbel(random.of_token(token)); // of the largest logit, then within the warp
+            best = rank(top_score, token);
+            row.each_vector(
+                [&](uint32_t first, const typename Row<width>::Vector& logits) {
+                    uint32_t numbers[width], least = ~0u;
+#pragma unroll
+                    for (uint32_t j = 0; j < width; j++) {
+                        if (j % 4 == 0) random = philox.of_tokens((first + j) / 4);
+                        numbers[j] = random.of_token(first + j);
+                        least = min(least, numbers[j]);
+                        add(logits[j]);
+                    }
+                    const auto wins = [&](float logit, uint32_t number) {
+                        return !(float(number) > most_random(top_score - scaled(logit)));
+                    };
+                    if (!wins(largest(logits), least)) return; // nor does any of them
+#pragma unroll
+                    for (uint32_t j = 0; j < width; j++) {
+                        const uint32_t id = first + j;
+                        if (!wins(logits[j], numbers[j]) || rank_of(logits[j], id) < lowest) continue;
+                        const float score = scaled(logits[j]) + gumbel(numbers[j]);
+                        top_score = fmaxf(top_score, score);
+                        best = best < rank(score, id) ? rank(score, id) : best;
+                    }
                 },
-                [&] { largest = group_max(largest); });
+                [&] { top_score = group_max(top_score); });
             token = ~uint32_t(block_largest(best, scratch));
         } else {
             row.each([&](uint32_t, float logit) { add(logit); });

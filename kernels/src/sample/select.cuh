@@ -23,21 +23,33 @@ __device__ __forceinline__ bool is_finite(float value) { return (bits_of(value) 
 
 // A row of logits, of which each thread takes some vectors.
 template <uint32_t width> struct Row {
+    typedef vector<KEY_X, width> Vector;
     const KEY_X* logits;
     uint32_t vocab;
 
-    // Calls `take` with ids and logits, and `after_each` after each vector, which whole warps reach together.
-    template <typename Take, typename After> __device__ __forceinline__ void each(Take take, After after_each) const {
+    // Calls `take` with the first id of each vector and its logits, while the next vector is on its way, and then
+    // `after_each`, which whole warps reach together.
+    template <typename Take, typename After>
+    __device__ __forceinline__ void each_vector(Take take, After after_each) const {
+        const uint32_t vectors = vocab / width;
+        uint32_t i = threadIdx.x;
+        Vector next = {};
+        if (i < vectors) next = load_vector<width>(logits, i);
 #pragma unroll 1 // it is instantiated often
-        for (uint32_t first = 0; first < vocab / width; first += VARIANT_THREADS) {
-            const uint32_t i = first + threadIdx.x;
-            if (i < vocab / width) {
-                const vector<KEY_X, width> values = load_vector<width>(logits, i);
-#pragma unroll
-                for (uint32_t j = 0; j < width; j++) take(i * width + j, values[j]);
-            }
+        for (uint32_t first = 0; first < vectors; first += VARIANT_THREADS, i += VARIANT_THREADS) {
+            const Vector values = next;
+            if (i + VARIANT_THREADS < vectors) next = load_vector<width>(logits, i + VARIANT_THREADS);
+            if (i < vectors) take(i * width, values);
             after_each();
         }
+    }
+    // Calls `take` with ids and logits, one by one.
+    template <typename Take, typename After> __device__ __forceinline__ void each(Take take, After after_each) const {
+        const auto take_all = [&](uint32_t first, const Vector& values) {
+#pragma unroll
+            for (uint32_t j = 0; j < width; j++) take(first + j, values[j]);
+        };
+        each_vector(take_all, after_each);
     }
     template <typename Take> __device__ __forceinline__ void each(Take take) const {
         each(take, [] {});

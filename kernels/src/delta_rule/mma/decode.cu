@@ -16,10 +16,12 @@ enum : uint32_t {
 };
 static_assert(VARIANT_THREADS == HEAD / OWN * WARP, "a warp for 16 columns of the state");
 static_assert(VARIANT_THREADS == 4 * CHUNK, "threads share a chunk's tokens by 4");
+static_assert(CHUNK * sizeof(float) == HEAD * sizeof(bf16), "a row of the system is as long as one of v_new");
 
 // Rows of the run in a block of a chunk.
 struct Part {
     uint32_t begin, end; // rows of the chunk
+    uint32_t last;       // end of the run's rows in the chunk
     uint32_t index;      // of row `begin` in the run
     bool is_first;       // of the run in its chunk: what came before it is with the slot, later it is here
     bool has_before;     // another chunk of the sequence
@@ -27,15 +29,15 @@ struct Part {
     __device__ __forceinline__ Part(const Run& run, uint32_t index) : index(index) {
         const uint32_t position = run.position + index;
         begin = position % CHUNK;
-        end = min(begin / OWN * OWN + OWN, begin + run.rows - index);
+        last = min(uint32_t(CHUNK), begin + run.rows - index);
+        end = min(begin / OWN * OWN + OWN, last);
         is_first = index == 0 || begin == 0;
         has_before = position >= CHUNK;
     }
     __device__ __forceinline__ bool has(uint32_t row) const { return row >= begin && row < end; }
     __device__ __forceinline__ uint32_t block() const { return begin / OWN; }
-    // First row of the block, and the row behind its last.
+    // First row of the block.
     __device__ __forceinline__ uint32_t top() const { return block() * OWN; }
-    __device__ __forceinline__ uint32_t rows() const { return top() + OWN; }
     __device__ __forceinline__ uint32_t index_of(uint32_t row) const { return index + row - begin; }
 };
 
@@ -45,7 +47,7 @@ struct Shared {
     Tile<CHUNK> scores;             // of the block
     Tile<CHUNK> inverse;            // in place of `rows`
     float* rows;                    // of the inverse, before they are rounded
-    float* system;                  // of the block, in place of v_new, negated
+    float* system;                  // of the block, in place of its rows of v_new, negated
     Gates* gates;
 
     __device__ __forceinline__ explicit Shared(unsigned char* memory) {
@@ -58,27 +60,29 @@ struct Shared {
     }
 };
 
-// Starts copying a block: the slot's rows before it, then the run's, then zeros. The state, which is read last, comes
-// to L2 meanwhile.
+// Starts copying a block: the slot's rows before it, then the run's in the chunk, then zeros; later blocks lack their
+// queries alone. The state, which is read last, comes to L2 meanwhile.
 __device__ __forceinline__ void copy(const Shared& s, const Decoded& own, Part part) {
     constexpr uint32_t line = 128 / sizeof(float);
     if (part.is_first && part.has_before)
 #pragma unroll
         for (uint32_t i = 0; i < HEAD * HEAD / line / VARIANT_THREADS; i++)
             prefetch_l2(own.state() + (opaque(threadIdx.x) + i * VARIANT_THREADS) * line);
-    // Rows from `first`, those of tile `tile` from `top`.
-    const auto take = [&](const Tile<HEAD>& tile, uint32_t top, uint32_t first, const bf16* kept, uint32_t head) {
-        for (uint32_t n = first * (HEAD / 8) + threadIdx.x; n < part.rows() * (HEAD / 8); n += VARIANT_THREADS) {
+    // Rows from `top`, where the tile begins, up to the last block before `last`.
+    const auto take = [&](const Tile<HEAD>& tile, uint32_t top, uint32_t last, const bf16* kept, uint32_t head) {
+        const uint32_t rows = (last + OWN - 1) / OWN * OWN;
+        for (uint32_t n = top * (HEAD / 8) + threadIdx.x; n < rows * (HEAD / 8); n += VARIANT_THREADS) {
             const uint32_t row = n / (HEAD / 8), chunk = n % (HEAD / 8);
-            const bool is_kept = row < part.begin && kept != nullptr, is_new = part.has(row);
+            const bool is_kept = row < part.begin && kept != nullptr, is_new = row >= part.begin && row < last;
             const bf16* from = is_kept ? kept + row * HEAD : own.head_of(is_new ? part.index_of(row) : 0, head);
             cp_async(tile.at(row - top, chunk), from + chunk * 8, is_kept || is_new);
         }
     };
-    const uint32_t first = part.is_first ? 0 : part.begin;
-    take(s.keys, 0, first, own.keys(), own.p.key_heads + own.key_head);
-    take(s.queries, part.top(), part.top(), nullptr, own.key_head);
-    take(s.change, 0, first, own.change(), 2 * own.p.key_heads + own.head);
+    take(s.queries, part.top(), part.end, nullptr, own.key_head);
+    if (part.is_first) {
+        take(s.keys, 0, part.last, own.keys(), own.p.key_heads + own.key_head);
+        take(s.change, 0, part.last, own.change(), 2 * own.p.key_heads + own.head);
+    }
     // Up to the diagonal's vector of eight.
     for (uint32_t n = threadIdx.x; n < part.begin * (CHUNK / 4); n += VARIANT_THREADS)
         if (n % (CHUNK / 4) * 4 <= (n / (CHUNK / 4) | 7))
@@ -145,7 +149,7 @@ __device__ __forceinline__ void multiply_keys(const Shared& s, Part part) {
         if (is_score)
             acc[n][e] *= gates.of_query[row] * factor;
         else
-            s.system[row_of(e) * CHUNK + column] = -(gates.beta[row] * gates.of_key[row] * factor) * acc[n][e];
+            s.system[row * CHUNK + column] = -(gates.beta[row] * gates.of_key[row] * factor) * acc[n][e];
     }
     if (!is_score) return;
 #pragma unroll
@@ -161,9 +165,9 @@ __device__ __forceinline__ void substitute(const Shared& s, const Decoded& own, 
     if (column >= CHUNK) return;
     for (uint32_t row = part.begin; row < part.end; row++) {
         float sum = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
         for (uint32_t other = column; other < row; other++)
-            sum = fmaf(s.system[(row - part.top()) * CHUNK + other], s.rows[other * CHUNK + column], sum);
+            sum = fmaf(s.system[row * CHUNK + other], s.rows[other * CHUNK + column], sum);
         own.inverse()[row * CHUNK + column] = s.rows[row * CHUNK + column] = row == column ? 1.0f : sum;
     }
 }
@@ -263,10 +267,10 @@ __device__ __forceinline__ void multiply_chunk(float (&acc)[N][4], const Tile<CH
     }
 }
 
-// Stores the warp's columns of v_new up to block `last`, times `factor(row)`.
+// Stores the warp's columns of v_new of blocks `first` to `last`, times `factor(row)`.
 template <typename Factor>
-__device__ __forceinline__ void store_v_new(const Shared& s, uint32_t last, const Factor& factor) {
-    for (uint32_t m = 0; m <= last; m++) {
+__device__ __forceinline__ void store_v_new(const Shared& s, uint32_t first, uint32_t last, const Factor& factor) {
+    for (uint32_t m = first; m <= last; m++) {
         float v_new[N][4] = {};
         multiply_chunk(v_new, s.inverse, m * OWN, m, s.change);
 #pragma unroll
@@ -302,7 +306,7 @@ __device__ __forceinline__ void move_state(const Shared& s, const Decoded& own, 
     const Gates& gates = *s.gates;
     const float last = gates.decay[CHUNK - 1], kept = decayed(last);
     sync_warp(); // v_new has been read
-    store_v_new(s, BLOCKS - 1, [&](uint32_t row) { return decayed(last - gates.decay[row]) * gates.of_key[row]; });
+    store_v_new(s, 0, BLOCKS - 1, [&](uint32_t row) { return decayed(last - gates.decay[row]) * gates.of_key[row]; });
     sync_warp();
 #pragma unroll 1
     for (uint32_t m = 0; m < HEAD / OWN; m++) {
@@ -346,7 +350,7 @@ KERNEL(delta_rule_decode_params) {
         sync_block(); // the inverse is there, and the system has been read
         round_inverse(s, part);
         sync_block();
-        store_v_new(s, part.block(), [](uint32_t) { return 1.0f; });
+        store_v_new(s, part.is_first ? 0 : part.block(), part.block(), [](uint32_t) { return 1.0f; });
         sync_warp();
         write_rows(s, own, part, state);
         if (part.end == CHUNK) move_state(s, own, part.has_before);

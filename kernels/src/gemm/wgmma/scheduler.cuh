@@ -58,7 +58,7 @@ template <bool stream_k, uint32_t tile_n> struct TileScheduler {
         if (stream_k && CLUSTER > 1) {
             const uint32_t clusters = gridDim.x / CLUSTER, rest = tiles % gridDim.x;
             const uint32_t rounds = (rest + clusters - 1) / clusters; // each takes 1 / CLUSTER of a tile's time
-            if (rounds < CLUSTER && k_tiles >= 4 * CLUSTER) whole = tiles - rest;
+            if (rounds < CLUSTER && k_tiles >= 8) whole = tiles - rest;
         }
     }
 
