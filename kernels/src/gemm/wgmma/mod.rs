@@ -1,9 +1,9 @@
 //! GEMM on sm_90a: TMA, wgmma, warp specialization, and persistent CTAs, one per SM, each with its own list of tiles.
 //!
 //! With fewer tiles than SMs, or tiles beyond whole waves, clusters of two or four CTAs split K for those and reduce in
-//! a fixed order. In forward GEMMs, and where 64-row tiles fill the GPU unsplit, clusters compute tiles below each other and
-//! multicast their common B. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor Map";
-//! Osama et al., "Stream-K", 2023 (splitting only tiles beyond whole waves).
+//! a fixed order. In forward GEMMs, and where 64-row tiles fill the GPU unsplit, clusters compute tiles below each
+//! other and multicast their common B. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor
+//! Map"; Osama et al., "Stream-K", 2023 (splitting only tiles beyond whole waves).
 
 use super::select::GemmOp;
 use super::variants::Wgmma;
