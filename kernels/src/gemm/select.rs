@@ -76,7 +76,7 @@ pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
 /// Depth whose time equals a CTA's prologue and epilogue. If two CTAs share an SM, the other's mainloop hides half of
 /// it. This and the next three are fitted to measurements of `precast bench tune FILE` on an H200 (`tuned.txt`).
 const BLOCK_DEPTH: u64 = 256;
-/// The same of a CTA that has one tile, whose copies no other tile's epilogue hides.
+/// The same of a CTA that has one tile, whose copies no other tile's epilogue hides: fitted to 512 and 8192 tokens.
 const LONE_DEPTH: u64 = 750;
 /// Depth whose time equals a cluster's reduction of its accumulators.
 const REDUCTION_DEPTH: u64 = 500;
@@ -266,7 +266,7 @@ mod tests {
             let Tiling::Wgmma(wgmma) = select(&problem, Arch::Sm90a) else { panic!("not by wgmma") };
             wgmma.cluster
         };
-        // Student's head, gate and up, o; of 512 tokens, then of more.
+        // Student's head, gate and up, o, of 512 tokens; then more tokens, or more columns.
         assert_eq!([(512, 896, 151_936), (512, 896, 9728), (512, 896, 896)].map(cluster), [4; 3]);
         assert_eq!([(1024, 896, 9728), (8192, 896, 9728), (512, 4864, 896)].map(cluster), [2; 3]);
     }
