@@ -48,17 +48,17 @@ const MOST_IN_FOURS: u32 = 28;
 /// rows, and CTAs wait for weights: those of many rows read too much for what they multiply. Clusters of four divide
 /// tiles that all run at once.
 fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
+    if let Tiling::Wgmma(wgmma) = variant
+        && wgmma.cluster > 2
+    {
+        return problem.rows.div_ceil(wgmma.tile_m) * problem.columns.div_ceil(wgmma.tile_n) <= MOST_IN_FOURS;
+    }
     let is_forward = problem.op.is_forward();
     let is_for_few_rows = match variant {
         Tiling::FewRows(_) => true,
         Tiling::Wgmma(wgmma) => is_forward && wgmma.tile_m * wgmma.tile_n < 128 * 128,
         Tiling::Mma(_) | Tiling::CudaCores(_) => false,
     };
-    if let Tiling::Wgmma(wgmma) = variant
-        && wgmma.cluster > 2
-    {
-        return problem.rows.div_ceil(wgmma.tile_m) * problem.columns.div_ceil(wgmma.tile_n) <= MOST_IN_FOURS;
-    }
     !is_for_few_rows || problem.rows <= FEW_ROWS || problem.op.is_of_experts()
 }
 
@@ -74,14 +74,15 @@ pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
 }
 
 /// Depth whose time equals a CTA's prologue and epilogue. If two CTAs share an SM, the other's mainloop hides half of
-/// it. This and the next three are fitted to measurements of `precast bench tune FILE` on an H200 (`tuned.txt`).
+/// it. This and the next two are fitted to measurements of `precast bench tune FILE` on an H200 (`tuned.txt`).
 const BLOCK_DEPTH: u64 = 256;
-/// The same of a CTA that has one tile, whose copies no other tile's epilogue hides: fitted to 512 and 8192 tokens.
-const LONE_DEPTH: u64 = 750;
 /// Depth whose time equals a cluster's reduction of its accumulators.
 const REDUCTION_DEPTH: u64 = 500;
 /// Depth whose time equals one split's wait for another to add.
 const SEMAPHORE_DEPTH: u64 = 160;
+/// Depth whose time equals prologue and epilogue of a CTA with one tile, whose copies no other tile's epilogue hides.
+/// Fitted to the same measurements of 512 and 8192 tokens.
+const LONE_DEPTH: u64 = 750;
 /// Tensor cores round accumulators towards zero, 1.1e-9 of the norm per step of the depth: at this depth 3.4e-6, within
 /// the 4e-6 allowed for a result in f32.
 const EXACT_DEPTH: u32 = 3072;
@@ -186,6 +187,11 @@ mod tests {
     use crate::variant::Numbers;
     use crate::{KERNELS, Key};
 
+    /// Returns a problem in bf16, of whole vectors, that is not split.
+    fn whole(op: GemmOp, (rows, columns, depth): (u32, u32, u32)) -> ProblemSize {
+        ProblemSize { op, rows, columns, depth, splits: 1, experts: 0, dtype: Dtype::Bf16, vectors: true }
+    }
+
     #[test]
     fn int8_takes_nothing_but_whole_vectors() {
         let ragged = ProblemSize {
@@ -232,19 +238,7 @@ mod tests {
 
     #[test]
     fn few_tiles_of_short_sums_are_smaller_instead() {
-        let tile = |(rows, columns, depth)| {
-            let problem = ProblemSize {
-                op: GemmOp::Wgrad,
-                rows,
-                columns,
-                depth,
-                splits: 1,
-                experts: 0,
-                dtype: Dtype::Bf16,
-                vectors: true,
-            };
-            select(&problem, Arch::Sm90a).tile().0
-        };
+        let tile = |shape| select(&whole(GemmOp::Wgrad, shape), Arch::Sm90a).tile().0;
         // Student's qkv and o; gate and up, and down, have tiles enough.
         let shapes = [(1152, 896, 512), (896, 896, 512), (9728, 896, 512), (896, 4864, 512)];
         assert_eq!(shapes.map(tile), [64, 64, 128, 128]);
@@ -252,18 +246,10 @@ mod tests {
 
     #[test]
     fn gradients_of_few_tokens_are_divided_by_as_many_ctas_as_run_at_once() {
-        let cluster = |(rows, columns, depth)| {
-            let problem = ProblemSize {
-                op: GemmOp::Dgrad,
-                rows,
-                columns,
-                depth,
-                splits: 1,
-                experts: 0,
-                dtype: Dtype::Bf16,
-                vectors: true,
+        let cluster = |shape| {
+            let Tiling::Wgmma(wgmma) = select(&whole(GemmOp::Dgrad, shape), Arch::Sm90a) else {
+                panic!("not by wgmma")
             };
-            let Tiling::Wgmma(wgmma) = select(&problem, Arch::Sm90a) else { panic!("not by wgmma") };
             wgmma.cluster
         };
         // Student's head, gate and up, o, of 512 tokens; then more tokens, or more columns.
@@ -273,12 +259,7 @@ mod tests {
 
     #[test]
     fn few_tiles_of_long_sums_are_divided_for_the_architecture() {
-        let parts = |op, (rows, columns, depth), arch| {
-            splits(
-                &ProblemSize { op, rows, columns, depth, splits: 1, experts: 0, dtype: Dtype::Bf16, vectors: true },
-                arch,
-            )
-        };
+        let parts = |op, shape, arch| splits(&whole(op, shape), arch);
         // Weights: student's o, gate and up; the head's from 2048 tokens.
         let weights = [(896, 896, 8192), (9728, 896, 8192), (151_936, 896, 2048)];
         let of_weights = |arch| weights.map(|shape| parts(GemmOp::Wgrad, shape, arch));
