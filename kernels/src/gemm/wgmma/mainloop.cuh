@@ -1,6 +1,8 @@
 // The warp-specialized GEMM behind all forms on sm_90a: C[i, j] = sum over r of A(i, r) * B(r, j), bf16 in, f32
-// accumulators. A producer warp keeps the stages of a pipeline full by TMA, across tiles; two consumer warpgroups issue
-// wgmma, 64 rows of a tile each, and run the epilogue while the producer loads the next tile.
+// accumulators. A producer warp keeps the stages of a pipeline full by TMA, across tiles; consumer warpgroups issue
+// wgmma, 64 rows of a tile each, and run the epilogue while the producer loads the next tile. Where k-tiles are small,
+// a stage holds several, and each operand has a producer warp: else consumers wait for mbarriers, not for copies.
+// The last stage may have k-tiles behind the end, which are zeros and change no sum.
 // Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can
 // serve.
 // Sources: NVIDIA, CUTLASS 3, "Efficient GEMM in CUDA" (warp specialization, persistent kernels); DeepGEMM.
@@ -40,14 +42,15 @@ template <uint32_t rows, bool mn> struct OperandTile {
     }
 };
 
-// For one thread: sets up the pipeline's mbarriers (`consumer_warps` free a stage) and prefetches the descriptors.
+// For one thread: sets up the pipeline's mbarriers (`producer_warps` fill a stage, `consumer_warps` free it) and
+// prefetches the descriptors.
 template <uint32_t stages>
-__device__ __forceinline__ void
-init_pipeline(const tensor_map* maps, uint32_t full, uint32_t empty, uint32_t consumer_warps) {
+__device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t full, uint32_t empty,
+                                              uint32_t producer_warps, uint32_t consumer_warps) {
     prefetch_tensor_map(maps);
     prefetch_tensor_map(maps + 1);
     for (uint32_t stage = 0; stage < stages; stage++) {
-        mbarrier_init(full + stage * 8, 1);
+        mbarrier_init(full + stage * 8, producer_warps);
         mbarrier_init(empty + stage * 8, consumer_warps);
     }
 }
@@ -64,21 +67,28 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
     typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // part of B per load
     enum : uint32_t {
         B_PARTS = Epilogue::PAIRED ? 2 : 1,
-        STAGE_BYTES = A::BYTES + B::BYTES,
+        // Of a stage:
+        WHOLE = MANY_BYTES / (A::BYTES + B::BYTES),
+        K_TILES = WHOLE > 1 ? WHOLE : 1,
+        A_BYTES = K_TILES * A::BYTES,
+        B_BYTES = K_TILES * B::BYTES,
+        STAGE_BYTES = A_BYTES + B_BYTES,
+        PRODUCERS = K_TILES > 1 ? 2 : 1, // warps
         SCRATCH_BYTES = CONSUMERS * 4 * Epilogue::SCRATCH,
         FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
         STAGES = FIT < 8 ? FIT : 8,
     };
     // The CTAs of a cluster share B by multicast.
     enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 && !STREAM_K };
+    static_assert(K_TILES == 1 || CLUSTER == 1 || !STREAM_K, "a part of K ends with its own k-tiles");
     extern __shared__ __align__(1024) unsigned char shared[];
-    const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A::BYTES;
+    const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A_BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
     ClusterReduction reduction(a_stages, empty + STAGES * 8);
 
     const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
-        init_pipeline<STAGES>(maps, full, empty, CONSUMERS * 4 * (MULTICAST ? CLUSTER : 1));
+        init_pipeline<STAGES>(maps, full, empty, PRODUCERS, CONSUMERS * 4 * (MULTICAST ? CLUSTER : 1));
         if (STREAM_K) reduction.init();
         fence_mbarrier_init();
     }
@@ -95,21 +105,27 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
         }
     };
 
-    if (warp >= CONSUMERS * 4) { // producer
+    if (warp >= CONSUMERS * 4) { // producers
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        const bool loads = warp == CONSUMERS * 4 && lane == 0;
+        const bool loads = warp < CONSUMERS * 4 + PRODUCERS && lane == 0;
+        const bool loads_a = PRODUCERS == 1 || warp == CONSUMERS * 4, loads_b = PRODUCERS == 1 || !loads_a;
         while (scheduler.next(work)) {
             if (loads)
-                for (uint32_t k_tile = work.begin; k_tile < work.end; k_tile++, advance()) {
+                for (uint32_t first = work.begin; first < work.end; first += K_TILES, advance()) {
                     const uint32_t barrier = full + stage * 8;
                     mbarrier_wait(empty + stage * 8, parity ^ 1);
-                    mbarrier_arrive_expect_tx(barrier, STAGE_BYTES);
-                    A::load(a_stages + stage * A::BYTES, maps, work.row, k_tile * TILE_K, barrier);
-                    for (uint32_t part = 0; part < B_PARTS; part++) {
-                        const uint32_t to = b_stages + stage * B::BYTES + part * BPart::BYTES;
-                        const uint32_t row = Scheduler::weight_row(work) + part * problem.n, k = k_tile * TILE_K;
-                        if constexpr (MULTICAST) BPart::load_multicast(to, maps + 1, row, k, barrier, scheduler.rank);
-                        else BPart::load(to, maps + 1, row, k, barrier);
+                    mbarrier_arrive_expect_tx(barrier, loads_a && loads_b ? STAGE_BYTES : loads_a ? A_BYTES : B_BYTES);
+                    for (uint32_t i = 0; i < K_TILES; i++) {
+                        const uint32_t slot = stage * K_TILES + i, k = (first + i) * TILE_K;
+                        if (loads_a) A::load(a_stages + slot * A::BYTES, maps, work.row, k, barrier);
+                        for (uint32_t part = 0; loads_b && part < B_PARTS; part++) {
+                            const uint32_t to = b_stages + slot * B::BYTES + part * BPart::BYTES;
+                            const uint32_t row = Scheduler::weight_row(work) + part * problem.n;
+                            if constexpr (MULTICAST)
+                                BPart::load_multicast(to, maps + 1, row, k, barrier, scheduler.rank);
+                            else
+                                BPart::load(to, maps + 1, row, k, barrier);
+                        }
                     }
                 }
             if (loads && work.split_k) reduction.wait_empty();
@@ -128,17 +144,21 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
         };
         while (scheduler.next(work)) {
             uint32_t previous = 0;
-            for (uint32_t k_tile = work.begin; k_tile < work.end; k_tile++, advance()) {
+            for (uint32_t first = work.begin; first < work.end; first += K_TILES, advance()) {
                 mbarrier_wait(full + stage * 8, parity);
-                const uint64_t a = A::descriptor(a_stages + stage * A::BYTES + warpgroup * SLAB_BYTES);
-                const uint64_t b = B::descriptor(b_stages + stage * B::BYTES);
+                const uint64_t a = A::descriptor(a_stages + stage * K_TILES * A::BYTES + warpgroup * SLAB_BYTES);
+                const uint64_t b = B::descriptor(b_stages + stage * K_TILES * B::BYTES);
                 wgmma_fence();
 #pragma unroll
-                for (uint32_t step = 0; step < TILE_K / 16; step++)
-                    wgmma<a_mn, b_mn>(accumulators, a + step * (A::K_STEP >> 4), b + step * (B::K_STEP >> 4),
-                                      k_tile != work.begin || step != 0);
+                for (uint32_t k_tile = 0; k_tile < K_TILES; k_tile++) {
+#pragma unroll
+                    for (uint32_t step = 0; step < TILE_K / 16; step++)
+                        wgmma<a_mn, b_mn>(accumulators, a + k_tile * (A::BYTES >> 4) + step * (A::K_STEP >> 4),
+                                          b + k_tile * (B::BYTES >> 4) + step * (B::K_STEP >> 4),
+                                          first != work.begin || k_tile != 0 || step != 0);
+                }
                 wgmma_commit();
-                if (k_tile != work.begin) {
+                if (first != work.begin) {
                     wgmma_wait<1>();
                     release(previous);
                 }

@@ -58,7 +58,7 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
 
     const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
-        init_pipeline<STAGES>(maps, full, empty, CLUSTER * WARPS);
+        init_pipeline<STAGES>(maps, full, empty, 1, CLUSTER * WARPS);
         fence_mbarrier_init();
     }
     cluster_sync();
