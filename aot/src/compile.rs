@@ -1,7 +1,10 @@
 //! Compiles one (key, variant) for one architecture to a cubin.
 
+use std::borrow::Cow;
+
 use precast_core::{Arch, KeyVariant, Source, ptx};
 use precast_fatbins::Digest;
+use precast_system::includes;
 
 use crate::assembler::{Assembler, AssemblerError};
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
@@ -140,14 +143,19 @@ impl Task {
         options.push(format!("--gpu-architecture={}", self.arch.target()));
         let defines = self.pair.defines(self.arch);
         options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
-        let headers = source.includes();
+        let plain = self.pair.key.plain();
+        let (mut headers, mut text) = (source.includes(), Cow::Borrowed(source.text));
+        if plain.is_some() {
+            headers.iter_mut().for_each(|(_, text)| *text = includes::spelled_out(text));
+            text = includes::spelled_out(&text).into();
+        }
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let name = source.file();
-        let instances = self.pair.key.plain().map_or(&[][..], |plain| plain.unit.instances);
-        let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options, instances };
+        let instances = plain.map_or(&[][..], |plain| plain.unit.instances);
+        let unit = Unit { name: &name, text: &text, headers: &headers, options: &options, instances };
         nvrtc.compile(&unit).map_err(|error| match error {
             NvrtcError::Compile { log } => {
-                if let (Some(plain), Some((place, header))) = (self.pair.key.plain(), no_header(&log)) {
+                if let (Some(plain), Some((place, header))) = (plain, no_header(&log)) {
                     let (task, command) = (self.to_string(), plain.unit.command);
                     return CompileError::NoHeader { task, place, header, command };
                 }

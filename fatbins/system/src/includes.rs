@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use precast_core::source::words;
+
 /// A header, by the name that an `#include` has for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Included {
@@ -69,8 +71,9 @@ pub fn included(source: &Path, folders: &[PathBuf]) -> Result<Vec<Included>, Inc
     let allowed: Vec<PathBuf> = [beside(source)].iter().chain(folders).filter_map(|folder| whole(folder)).collect();
     let (mut found, mut texts) = (Vec::<Included>::new(), vec![(source.to_owned(), read(source)?)]);
     while let Some((file, text)) = texts.pop() {
-        for (line, (name, is_quoted)) in text.lines().enumerate().filter_map(|(at, line)| Some((at, directive(line)?)))
-        {
+        let code = words::code(&text);
+        let directives = code.lines().enumerate().filter_map(|(at, line)| Some((at, literal(directive(line)?)?)));
+        for (line, (name, is_quoted)) in directives {
             let here = is_quoted.then(|| beside(&file));
             let path = here.iter().chain(folders).map(|folder| folder.join(name)).find(|path| path.is_file());
             let Some(path) = path else { continue };
@@ -95,12 +98,32 @@ pub fn included(source: &Path, folders: &[PathBuf]) -> Result<Vec<Included>, Inc
     Ok(found)
 }
 
-/// Returns the name that a line includes, and if it stands in quotes.
-fn directive(line: &str) -> Option<(&str, bool)> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
-    match rest.strip_prefix('"') {
+/// Returns a text for a compiler, where an `#include` without a name in quotes or brackets is an `#error`: nobody knows
+/// what it reads before it is compiled.
+pub fn spelled_out(text: &str) -> String {
+    let code = words::code(text);
+    let is_computed = |line: &str| directive(line).is_some_and(|what| literal(what).is_none());
+    let lines = text.split_inclusive('\n').zip(code.split_inclusive('\n'));
+    let lines = lines.map(|(line, code)| if is_computed(code) { COMPUTED } else { line });
+    lines.collect()
+}
+
+/// Stands for a computed `#include`.
+const COMPUTED: &str =
+    "#error a computed #include: write the name of the header, so that its text is of the kernel's digest\n";
+
+/// Returns what a line includes.
+fn directive(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let rest = line.strip_prefix('#').or_else(|| line.strip_prefix("%:"))?;
+    Some(rest.trim_start().strip_prefix("include")?.trim())
+}
+
+/// Returns the name in quotes, true, or in brackets.
+fn literal(what: &str) -> Option<(&str, bool)> {
+    match what.strip_prefix('"') {
         Some(name) => Some((name.split_once('"')?.0, true)),
-        None => Some((rest.strip_prefix('<')?.split_once('>')?.0, false)),
+        None => Some((what.strip_prefix('<')?.split_once('>')?.0, false)),
     }
 }
 
@@ -146,6 +169,17 @@ mod tests {
         let c = "#include \"d.h\"\n#include \"../lib/c.h\"";
         let expected = [format!("../lib/c.h {c}"), "b.h 1".to_owned(), "d.h 3".to_owned(), format!("lib/c.h {c}")];
         assert_eq!(of(&files).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_computed_include_is_an_error_of_the_compiler() {
+        let text = "#define H \"b.h\"\n#include H\n#include/**/\"c.h\"\n%: include <d.h>\n/*\n#include H */\nint i;\n#include_next <e.h>";
+        let expected = format!(
+            "#define H \"b.h\"\n{COMPUTED}#include/**/\"c.h\"\n%: include <d.h>\n/*\n#include H */\nint i;\n{COMPUTED}"
+        );
+        assert_eq!(spelled_out(text), expected);
+        let files = [("k/a.cu", "# /* of */ include/**/\"b.h\"\n%: include <d.h>"), ("k/b.h", "1"), ("third/d.h", "2")];
+        assert_eq!(of(&files).unwrap(), ["b.h 1", "d.h 2"]);
     }
 
     #[test]
