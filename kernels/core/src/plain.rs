@@ -183,11 +183,24 @@ pub fn interface<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Dig
     Digest::of_parts("precast.interface", parts.flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]))
 }
 
-/// Returns a text's words, without comments and without what stands between the braces behind a parenthesis.
+/// Words in front of parentheses behind which a brace may open a struct.
+const ATTRIBUTES: [&str; 5] = ["alignas", "__align__", "__attribute__", "__declspec", "__declspec__"];
+
+/// Returns a text's words, without comments and without what stands between the braces behind a parenthesis, unless it
+/// is an attribute's.
 fn without_bodies(text: &str) -> String {
     let (mut kept, mut depth, mut last) = (String::new(), 0u32, ' ');
+    let (mut open, mut closed) = (Vec::new(), false); // if the word before a parenthesis is an attribute
     for char in crate::source::words::code(text).chars() {
-        let opens = char == '{' && (depth > 0 || last == ')');
+        match char {
+            '(' => {
+                let word = kept.trim_end().rsplit(|char: char| !char.is_alphanumeric() && char != '_').next();
+                open.push(word.is_some_and(|word| ATTRIBUTES.contains(&word)));
+            }
+            ')' => closed = open.pop().unwrap_or_default(),
+            _ => {}
+        }
+        let opens = char == '{' && (depth > 0 || last == ')' && !closed);
         depth += u32::from(opens);
         if depth == 0 && !(char.is_whitespace() && kept.ends_with(' ')) {
             kept.push(if char.is_whitespace() { ' ' } else { char });
@@ -247,6 +260,17 @@ mod tests {
         symbols.sort_unstable();
         symbols.dedup();
         assert_eq!(symbols.len(), 7);
+    }
+
+    #[test]
+    fn a_declaration_is_of_structs_and_not_of_functions() {
+        let digest = |text: &str| interface([("k/a.cu", text)]);
+        let of = |kept: &str, body: &str| digest(&format!("typedef struct {kept} pair;\nvoid f(pair p) {{ {body} }}"));
+        for opens in ["__align__(16)", "__attribute__((aligned(16)))", "alignas(16)", ""] {
+            let own = of(&format!("{opens} {{ float a; int n; }}"), "g();");
+            assert_eq!(own, of(&format!("{opens} {{ float a; int n; }}"), "if (h(p)) { g(); }"), "{opens}");
+            assert_ne!(own, of(&format!("{opens} {{ int n; float a; }}"), "g();"), "{opens}");
+        }
     }
 
     #[test]
