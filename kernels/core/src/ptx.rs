@@ -32,12 +32,14 @@ pub fn target(text: &str) -> Option<&str> {
     line.split([',', ' ', '\t']).find(|word| !word.is_empty())
 }
 
-/// True if PTX for a target can be assembled for an architecture: an equal one, or a later one unless the target has a
-/// suffix.
+/// True if PTX for a target can be assembled for an architecture: an equal one, or a later one, of the same family if
+/// the target is one's (`sm_120f`), of none if it is of one architecture (`sm_90a`). Source: PTX ISA, ".target".
 pub fn is_taken(target: &str, arch: Arch) -> bool {
     let number = |name: &str| name.strip_prefix("sm_").and_then(|name| name.parse::<u32>().ok());
-    let own = number(arch.target().trim_end_matches('a'));
-    target == arch.target() || number(target).is_some_and(|least| own.is_some_and(|own| own >= least))
+    let Some(own) = number(arch.target().trim_end_matches('a')) else { return false };
+    let family = |least: u32| least..least / 10 * 10 + 10;
+    let of_family = target.strip_suffix('f').and_then(number).is_some_and(|least| family(least).contains(&own));
+    target == arch.target() || of_family || number(target).is_some_and(|least| own >= least)
 }
 
 /// Renames entries, each a word of the text.
@@ -153,6 +155,10 @@ mod tests {
             ("sm_90a", Arch::Sm90a, true),
             ("sm_90a", Arch::Sm90Portable, false),
             ("sm_90a", Arch::Sm100, false),
+            ("sm_100f", Arch::Sm100, true),
+            ("sm_120f", Arch::Sm121, true),
+            ("sm_100f", Arch::Sm120, false),
+            ("sm_121f", Arch::Sm120, false),
         ] {
             assert_eq!(is_taken(target, arch), taken, "{target} for {arch}");
         }
