@@ -1,9 +1,10 @@
 //! Every example of a program's kernels: what a test of the program checks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use precast_core::check::Case;
 use precast_core::{Arch, Key, KeyVariant, ReferenceError, Registry, Tolerance};
 
 use crate::branches::Branches;
@@ -188,5 +189,25 @@ fn loose(examples: &[Key]) -> Vec<String> {
             }
         }
     }
+    loose.extend(examples.iter().flat_map(takes_zeros));
     loose.into_iter().collect()
+}
+
+/// Names operands whose absolute tolerance takes zeros for the reference of every sample.
+fn takes_zeros(key: &Key) -> Vec<String> {
+    let (mut taken, mut refused) = (BTreeMap::new(), BTreeSet::new());
+    for params in key.kernel().samples() {
+        let case = Case::new(key, &params, SEEDS[0]);
+        for (operand, reference) in case.operands.iter().zip(case.reference()) {
+            let absolute = key.kernel().tolerance(operand).absolute;
+            if absolute > 0.0 && operand.access.is_output() && reference.iter().any(|byte| *byte != 0) {
+                match case.compare(operand, &vec![0; reference.len()], &reference) {
+                    Ok(_) => drop(taken.insert(operand.name, absolute)),
+                    Err(_) => drop(refused.insert(operand.name)),
+                }
+            }
+        }
+    }
+    let taken = taken.into_iter().filter(|(name, _)| !refused.contains(name));
+    taken.map(|(name, absolute)| format!("{key}: the tolerance of `{name}` is {absolute} of any value")).collect()
 }
