@@ -116,7 +116,7 @@ impl fmt::Display for Coverage {
             arch.argument()
         )?;
         for pair in missing {
-            writeln!(f, "  {pair}")?;
+            writeln!(f, "  {pair}{}", pair.of_file())?;
         }
         write!(f, "Build them with: {remedy}")
     }

@@ -257,9 +257,17 @@ impl LaunchPlain for OnStream<'_> {
         let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
         // One with a reference has variants of other geometries, and the machine code of each is the file's.
         let mut loaded = self.modules.functions.range(&pair..).map(|(loaded, _)| loaded);
-        let loaded = loaded.next().filter(|loaded| loaded.key == pair.key && loaded.key.plain().is_some());
+        let loaded = loaded.next().filter(|loaded| loaded.key == pair.key);
+        let unit = loaded.and_then(|loaded| loaded.key.plain()).map(|own| own.unit);
+        if let Some(other) = unit.filter(|unit| !std::ptr::eq(*unit, kernel.unit)) {
+            let [own, other] = [kernel.unit, other].map(|unit| unit.source.path);
+            let reason = format!("is of {own}; these modules have another library's, of {other}");
+            return Err(DriverError::Launch { label: pair.to_string(), reason });
+        }
         // SAFETY: the caller's.
-        unsafe { self.modules.queue(self.stream, loaded.unwrap_or(&pair), geometry, parameters) }
+        unsafe {
+            self.modules.queue(self.stream, loaded.filter(|_| unit.is_some()).unwrap_or(&pair), geometry, parameters)
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl<K> Bundle<'_, K> {
     fn of_program(&self, module: &ModuleEntry) -> Result<(KeyVariant, Arch), StaleModule> {
         let (pair, arch) = module.typed(self.kernels).map_err(|_| StaleModule::Unknown(module.to_string()))?;
         if module.source != pair.source_digest(arch) {
-            return Err(StaleModule::Source(module.to_string()));
+            return Err(StaleModule::Source(format!("{module}{}", pair.of_file())));
         }
         Ok((pair, arch))
     }

@@ -127,6 +127,11 @@ impl KeyVariant {
         self.key.kernel.source(self.variant)
     }
 
+    /// Returns the file of a plain kernel, as it follows the name: ` of kernels/blur.cu`; of others nothing.
+    pub fn of_file(&self) -> String {
+        self.key.plain().map_or_else(String::new, |plain| format!(" of {}", plain.unit.source.path))
+    }
+
     /// Returns the options of the compiler, besides architecture and macros.
     pub fn options(&self) -> Vec<&'static str> {
         let more = self.key.plain().map_or(&[][..], |_| PLAIN_OPTIONS);

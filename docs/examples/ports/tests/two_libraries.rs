@@ -3,6 +3,8 @@
 use blur::Blur;
 use cudarc::driver::CudaContext;
 use histogram::Histogram;
+use precast_core::{Geometry, Key};
+use precast_runtime::Modules;
 
 #[test]
 fn kernels_of_one_name_do_not_clash_and_nothing_is_loaded_after_a_launch() {
@@ -10,7 +12,16 @@ fn kernels_of_one_name_do_not_clash_and_nothing_is_loaded_after_a_launch() {
     precast_libcuda::install(&histogram::bundle().unwrap());
     let context = CudaContext::new(0).unwrap();
     let (blur, histogram) = (Blur::new(&context).unwrap(), Histogram::new(&context).unwrap());
+    let keys = [Key::of_plain(blur::kernels::PLAIN[0])];
+    let missing = Modules::load(context.clone(), &histogram::bundle().unwrap(), &keys).err().unwrap().to_string();
+    assert!(missing.contains("blur_rows{}[] of kernels/blur.cu"), "{missing}");
+    let others = Modules::load(context.clone(), &histogram::bundle().unwrap(), &[]).unwrap();
     let stream = context.new_stream().unwrap();
+    // SAFETY: nothing is launched.
+    let refused = unsafe { blur::kernels::scale(others.on(&stream), Geometry::linear(1, 32), 0u64, 1.0, 2.0, 0) };
+    let refused = refused.unwrap_err().to_string();
+    let said = "is of kernels/blur.cu; these modules have another library's, of kernels/histogram.ptx";
+    assert!(refused.contains(said), "{refused}");
     let mut image = stream.alloc_zeros::<f32>(2000).unwrap();
     let mut bytes = stream.alloc_zeros::<u8>(2000).unwrap();
     blur.scale(&stream, &mut image, 200.0, 20.0).unwrap();

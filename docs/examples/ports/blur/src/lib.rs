@@ -1,6 +1,6 @@
 //! Box blur of gray images, by kernels that are compiled ahead of time.
 
-mod kernels;
+pub mod kernels;
 
 use std::error::Error;
 use std::sync::Arc;
