@@ -97,6 +97,9 @@ pub enum ManifestError {
         /// Digest of the bytes.
         found: Digest,
     },
+    /// Libraries of a program have one each.
+    #[error("{0} manifests: the program has the bundles of several libraries, and only each library reads its own")]
+    Several(usize),
     /// The bytes are no manifest.
     #[error("manifest does not decode: {0}")]
     Decode(String),

@@ -65,6 +65,10 @@ impl Manifest {
         };
         let (expected, found) = (Digest(*expected), body_digest(body));
         if expected != found {
+            let others = body.windows(MAGIC.len()).filter(|bytes| *bytes == MAGIC).count();
+            if others > 0 {
+                return Err(ManifestError::Several(1 + others));
+            }
             return Err(ManifestError::Digest { expected, found });
         }
         let (origin, rest) = match bytes.starts_with(&MAGIC) {

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use minisign::KeyPair;
 use precast_fatbins::{
-    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ModuleEntry, Origin, Stale,
-    TrustedKey, encode, parts, signature_path,
+    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry,
+    Origin, Stale, TrustedKey, encode, parts, signature_path,
 };
 use precast_kernels::{Arch, KERNELS, KeyVariant};
 
@@ -137,6 +137,14 @@ fn a_stale_bundle_is_held_to_its_manifest() {
     assert!(matches!(stale(|m| code(m, 0).digest = Digest::of(b"")), Err(BundleError::Digest { .. })));
     assert!(matches!(stale(|m| code(m, 1).registers += 1), Err(BundleError::Claim { what: "registers", .. })));
     assert!(matches!(stale(|m| code(m, 1).entry.push('0')), Err(BundleError::Claim { what: "entry symbol", .. })));
+}
+
+#[test]
+fn manifests_of_several_libraries_are_told_from_a_damaged_one() {
+    let own = manifest().encode();
+    let decode = |bytes: &[u8]| Manifest::decode(bytes).map(drop);
+    assert_eq!(decode(&[&own[..], &[0; 16], &own[..]].concat()), Err(ManifestError::Several(2)));
+    assert!(matches!(decode(&[&own[..], &[0; 16]].concat()), Err(ManifestError::Digest { .. })));
 }
 
 #[test]
