@@ -3,7 +3,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 export PRECAST_BIN="$here/precast" PRECAST_TEST_DEVICE="${PRECAST_TEST_DEVICE:-cuda:0}" PRECAST_TEST_BUNDLE="$here/tests.bundle"
-export INSTA_UPDATE=no INSTA_WORKSPACE_ROOT="$PWD"
+export INSTA_UPDATE=no INSTA_WORKSPACE_ROOT="$PWD" CUDA_DISABLE_PTX_JIT=1
 golden=tests/fixtures/golden/made-qwen2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -33,6 +33,9 @@ echo "== every kernel of the built-in models, and of the tests' models, against 
 echo "== the same of the kernels that every architecture has"
 "$PRECAST_BIN" selftest --device portable:0 --bundle "$here/portable.bundle"
 "$PRECAST_BIN" selftest --device portable:0 --bundle "$PRECAST_TEST_BUNDLE" --seed 7
+echo "== plain kernels, and the kernels of two libraries in one process"
+"$here/plain"
+"$here/ports"
 echo "== whole-program tests; what they say of the artifact itself needs cargo and is CI's"
 # One at a time: a test compares what its run took with what the device has left. What a kill leaves on disk is the same on
 # every device.

@@ -28,6 +28,12 @@ pub fn pack(directory: &Path, named: Option<&Path>) -> Result<()> {
         // Symbols are most of a test program's size, and unused there.
         step(&format!("strip {name}"), std::process::Command::new("strip").arg(&to))?;
     }
+    for example in ["plain", "ports"] {
+        let manifest = format!("docs/examples/{example}/Cargo.toml");
+        let mut build = cargo(&["build", "--manifest-path", &manifest, "--target-dir", "target/examples"]);
+        step(example, &mut build)?;
+        fs::copy(Path::new("target/examples/debug").join(example), directory.join(example)).context(example)?;
+    }
     let bundle = directory.join("tests.bundle");
     let mut build = std::process::Command::new("target/release/precast-aot");
     build.args(["build", "--arch", "sm_89,sm_90,sm_90_portable,sm_121", "--out"]).arg(bundle);

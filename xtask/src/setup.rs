@@ -35,6 +35,7 @@ pub fn compiler() -> Result<()> {
 
 /// Installs the tools that tests use; returns the directory of libclang.
 pub fn tools() -> Result<PathBuf> {
+    install(&pins::NVJITLINK)?;
     install(&pins::CUOBJDUMP)?;
     install(&pins::NVDISASM)?;
     libclang()
