@@ -6,7 +6,9 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaStream, sys};
-use precast_core::{Arch, Geometry, Kernels, Key, KeyVariant, LaunchPlain, PlainKernel, Registered, Variant};
+use precast_core::{
+    Arch, Geometry, Kernels, Key, KeyVariant, LaunchPlain, PlainKernel, PlainUnit, Registered, Variant,
+};
 use precast_fatbins::{Bundle, BundleError};
 
 use crate::cuda::call::{check, check_on};
@@ -246,8 +248,9 @@ impl LaunchPlain for OnStream<'_> {
     /// Queues a launch, or adds it to the graph that the stream captures.
     ///
     /// # Errors
-    /// [`DriverError::Launch`] if the bundle lacks the kernel, the stream is of another context, or a block is larger
-    /// than the machine code takes. Otherwise a failed call, of this or earlier work.
+    /// [`DriverError::Launch`] if the bundle lacks the kernel or has another library's of that name, the stream is of
+    /// another context, or a block is larger than the machine code takes. Otherwise a failed call, of this or earlier
+    /// work.
     unsafe fn launch_plain(
         self,
         kernel: &'static PlainKernel,
@@ -257,17 +260,16 @@ impl LaunchPlain for OnStream<'_> {
         let pair = KeyVariant { key: Key::of_plain(kernel), variant: Variant::new(&[]) };
         // One with a reference has variants of other geometries, and the machine code of each is the file's.
         let mut loaded = self.modules.functions.range(&pair..).map(|(loaded, _)| loaded);
-        let loaded = loaded.next().filter(|loaded| loaded.key == pair.key);
-        let unit = loaded.and_then(|loaded| loaded.key.plain()).map(|own| own.unit);
-        if let Some(other) = unit.filter(|unit| !std::ptr::eq(*unit, kernel.unit)) {
-            let [own, other] = [kernel.unit, other].map(|unit| unit.source.path);
-            let reason = format!("is of {own}; these modules have another library's, of {other}");
+        let loaded = loaded.next().filter(|loaded| loaded.key == pair.key).unwrap_or(&pair);
+        let (arch, own) = (self.modules.arch, kernel.unit);
+        let is_own = |unit: &PlainUnit| std::ptr::eq(unit, own) || loaded.entry(arch) == pair.entry(arch);
+        if !loaded.key.plain().is_some_and(|other| is_own(other.unit)) {
+            let (library, path) = (self.modules.kernels.program, own.source.path);
+            let reason = format!("is of {path}; the kernel of that name in the modules of {library} is another");
             return Err(DriverError::Launch { label: pair.to_string(), reason });
         }
         // SAFETY: the caller's.
-        unsafe {
-            self.modules.queue(self.stream, loaded.filter(|_| unit.is_some()).unwrap_or(&pair), geometry, parameters)
-        }
+        unsafe { self.modules.queue(self.stream, loaded, geometry, parameters) }
     }
 }
 

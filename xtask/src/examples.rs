@@ -25,7 +25,7 @@ fn folders() -> Result<Vec<PathBuf>> {
 
 /// Returns a cargo command in an example's folder that shares a target folder, and this checkout's profile and
 /// compiler: what both need is compiled once.
-fn command(folder: &Path, target: &str, arguments: &[&str]) -> Result<Command> {
+pub fn command(folder: &Path, target: &str, arguments: &[&str]) -> Result<Command> {
     let root = root().canonicalize()?;
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     let profile = manifest.split_once("[profile.dev]").and_then(|(_, rest)| rest.split_once("[profile.release]"));

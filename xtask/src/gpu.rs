@@ -8,7 +8,7 @@ use precast_models::Model;
 use serde_json::Value;
 
 use crate::run::{FEATURES, cargo, output, step};
-use crate::{golden, setup};
+use crate::{examples, golden, setup};
 
 /// Packs the programs, the whole-program tests, kernels for their models, and the script that runs everything. From the
 /// checkout's root on the other machine: `DIR/run.sh`. Golden cases that are named lie in `DIR/golden`, and are
@@ -29,10 +29,8 @@ pub fn pack(directory: &Path, named: Option<&Path>) -> Result<()> {
         step(&format!("strip {name}"), std::process::Command::new("strip").arg(&to))?;
     }
     for example in ["plain", "ports"] {
-        let manifest = format!("docs/examples/{example}/Cargo.toml");
-        let mut build = cargo(&["build", "--manifest-path", &manifest, "--target-dir", "target/examples"]);
-        step(example, &mut build)?;
-        fs::copy(Path::new("target/examples/debug").join(example), directory.join(example)).context(example)?;
+        step(example, &mut examples::command(&Path::new("docs/examples").join(example), "target", &["build"])?)?;
+        fs::copy(Path::new("target/debug").join(example), directory.join(example)).context(example)?;
     }
     let bundle = directory.join("tests.bundle");
     let mut build = std::process::Command::new("target/release/precast-aot");

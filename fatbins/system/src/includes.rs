@@ -5,8 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_core::source::words;
-
 /// A header, by the name that an `#include` has for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Included {
@@ -71,9 +69,8 @@ pub fn included(source: &Path, folders: &[PathBuf]) -> Result<Vec<Included>, Inc
     let allowed: Vec<PathBuf> = [beside(source)].iter().chain(folders).filter_map(|folder| whole(folder)).collect();
     let (mut found, mut texts) = (Vec::<Included>::new(), vec![(source.to_owned(), read(source)?)]);
     while let Some((file, text)) = texts.pop() {
-        let code = words::code(&text);
-        let directives = code.lines().enumerate().filter_map(|(at, line)| Some((at, literal(directive(line)?)?)));
-        for (line, (name, is_quoted)) in directives {
+        for Directive { first: line, what, .. } in directives(&text) {
+            let Some((name, is_quoted)) = literal(&what) else { continue };
             let here = is_quoted.then(|| beside(&file));
             let path = here.iter().chain(folders).map(|folder| folder.join(name)).find(|path| path.is_file());
             let Some(path) = path else { continue };
@@ -101,19 +98,109 @@ pub fn included(source: &Path, folders: &[PathBuf]) -> Result<Vec<Included>, Inc
 /// Returns a text for a compiler, where an `#include` without a name in quotes or brackets is an `#error`: nobody knows
 /// what it reads before it is compiled.
 pub fn spelled_out(text: &str) -> String {
-    let code = words::code(text);
-    let is_computed = |line: &str| directive(line).is_some_and(|what| literal(what).is_none());
-    let lines = text.split_inclusive('\n').zip(code.split_inclusive('\n'));
-    let lines = lines.map(|(line, code)| if is_computed(code) { COMPUTED } else { line });
-    lines.collect()
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    for Directive { first, last, what } in directives(text) {
+        if literal(&what).is_none() {
+            lines[first] = COMPUTED;
+            lines[first + 1..=last].fill("\n");
+        }
+    }
+    lines.concat()
 }
 
-/// Stands for a computed `#include`.
-const COMPUTED: &str =
-    "#error a computed #include: write the name of the header, so that its text is of the kernel's digest\n";
+/// Stands for an `#include` of an unknown header.
+const COMPUTED: &str = "#error write the header's name in this #include: its text is part of the kernel's digest\n";
+
+/// An `#include`.
+struct Directive {
+    /// Lines that it begins and ends in, from 0.
+    first: usize,
+    last: usize,
+    /// What it includes.
+    what: String,
+}
+
+/// Finds the `#include`s of a text, as a preprocessor reads lines: joined behind a backslash, and without comments.
+fn directives(text: &str) -> Vec<Directive> {
+    let mut found = Vec::new();
+    let (mut line, mut first, mut last) = (String::new(), 0, 0);
+    let mut rest = joined(text).into_iter().peekable();
+    let mut end = |line: &mut String, first: usize, last: usize| {
+        let what = included_by(line).map(str::to_owned);
+        found.extend(what.map(|what| Directive { first, last, what }));
+        line.clear();
+    };
+    while let Some((char, at)) = rest.next() {
+        first = if line.is_empty() { at } else { first };
+        last = at;
+        let follows = rest.peek().map(|(char, _)| *char);
+        match char {
+            '\n' => end(&mut line, first, last),
+            '/' if follows == Some('/') => while rest.next_if(|(char, _)| *char != '\n').is_some() {},
+            '/' if follows == Some('*') => {
+                rest.next();
+                let mut before = ' ';
+                for (char, at) in rest.by_ref() {
+                    last = at;
+                    if (before, char) == ('*', '/') {
+                        break;
+                    }
+                    before = char;
+                }
+                line.push(' ');
+            }
+            '"' if line.ends_with('R') => {
+                let mut ends = String::from(")");
+                ends.extend(
+                    std::iter::from_fn(|| rest.next_if(|(char, _)| !['(', '\n'].contains(char))).map(|it| it.0),
+                );
+                ends.push('"');
+                let mut string = String::new();
+                while !string.ends_with(&ends)
+                    && let Some((char, _)) = rest.next()
+                {
+                    string.push(char);
+                }
+                line.push_str("\"\"");
+            }
+            '"' | '\'' | '<' => {
+                line.push(char);
+                let is_name = included_by(&line).is_some_and(|what| what.len() == 1);
+                // A `'` in a number separates digits.
+                let is_literal =
+                    char == '"' || char == '\'' && !line[..line.len() - 1].ends_with(|c: char| c.is_ascii_digit());
+                if is_name || is_literal {
+                    let ends = if char == '<' { '>' } else { char };
+                    let (mut ended, mut escaped) = (false, false);
+                    while !ended && let Some((char, _)) = rest.next_if(|(char, _)| *char != '\n') {
+                        line.push(char);
+                        ended = char == ends && !escaped;
+                        escaped = char == '\\' && !escaped && !is_name;
+                    }
+                }
+            }
+            char => line.push(char),
+        }
+    }
+    end(&mut line, first, last);
+    found
+}
+
+/// Returns the characters of a text with their lines, from 0, without a backslash at the end of a line and that end.
+fn joined(text: &str) -> Vec<(char, usize)> {
+    let mut chars = Vec::with_capacity(text.len());
+    for (at, line) in text.split_inclusive('\n').enumerate() {
+        let whole = line.trim_end_matches(['\r', '\n']);
+        match whole.strip_suffix('\\') {
+            Some(whole) => chars.extend(whole.chars().map(|char| (char, at))),
+            None => chars.extend(line.chars().map(|char| (char, at))),
+        }
+    }
+    chars
+}
 
 /// Returns what a line includes.
-fn directive(line: &str) -> Option<&str> {
+fn included_by(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = line.strip_prefix('#').or_else(|| line.strip_prefix("%:"))?;
     Some(rest.trim_start().strip_prefix("include")?.trim())
@@ -172,13 +259,28 @@ mod tests {
     }
 
     #[test]
-    fn a_computed_include_is_an_error_of_the_compiler() {
-        let text = "#define H \"b.h\"\n#include H\n#include/**/\"c.h\"\n%: include <d.h>\n/*\n#include H */\nint i;\n#include_next <e.h>";
-        let expected = format!(
-            "#define H \"b.h\"\n{COMPUTED}#include/**/\"c.h\"\n%: include <d.h>\n/*\n#include H */\nint i;\n{COMPUTED}"
-        );
-        assert_eq!(spelled_out(text), expected);
-        let files = [("k/a.cu", "# /* of */ include/**/\"b.h\"\n%: include <d.h>"), ("k/b.h", "1"), ("third/d.h", "2")];
+    fn an_include_without_a_name_is_an_error_of_the_compiler() {
+        for (text, expected) in [
+            ("#define H \"b.h\"\n#include H\nint i;", "#define H \"b.h\"\n{}int i;"),
+            ("#include H // of H", "{}"),
+            ("# /* two\n */ inc\\\nlude \\\r\n H\nint i;\n", "{}\n\n\nint i;\n"),
+            ("#error can't\n// what's in a /*\n#include H\n", "#error can't\n// what's in a /*\n{}"),
+            ("auto s = R\"x(\n#include A\n/*)x\";\n%: include H\n", "auto s = R\"x(\n#include A\n/*)x\";\n{}"),
+            ("int n = 1'000; /* of\n#include A */\n#include_next <a.h>\n", "int n = 1'000; /* of\n#include A */\n{}"),
+        ] {
+            assert_eq!(spelled_out(text), expected.replace("{}", COMPUTED), "{text}");
+        }
+        for kept in [
+            "#include <sys//x.h>\n",
+            "#include \\\n\"b.h\"\n",
+            "int i;\n/* a\nb */",
+            "#if 0\n#endif /* X\n Y */",
+            "f('\"');",
+        ] {
+            assert_eq!(spelled_out(kept), kept);
+        }
+        let files =
+            [("k/a.cu", "# /* of */ inc\\\nlude/**/\"b.h\"\n%: include <d.h>"), ("k/b.h", "1"), ("third/d.h", "2")];
         assert_eq!(of(&files).unwrap(), ["b.h 1", "d.h 2"]);
     }
 

@@ -12,7 +12,7 @@
 use crate::digest::Digest;
 use crate::geometry::Geometry;
 use crate::ptx;
-use crate::source::Source;
+use crate::source::{Source, words};
 
 /// Options of files that are taken as they are, besides [`OPTIONS`](crate::OPTIONS): their warnings are their authors'.
 /// The build finds spills in the machine code.
@@ -183,24 +183,12 @@ pub fn interface<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Dig
     Digest::of_parts("precast.interface", parts.flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]))
 }
 
-/// Words in front of parentheses behind which a brace may open a struct.
-const ATTRIBUTES: [&str; 5] = ["alignas", "__align__", "__attribute__", "__declspec", "__declspec__"];
-
-/// Returns a text's words, without comments and without what stands between the braces behind a parenthesis, unless it
-/// is an attribute's.
+/// Returns a text's words, without comments and without what stands between the braces behind a parenthesis, unless
+/// they are a type's, whose attribute it was.
 fn without_bodies(text: &str) -> String {
     let (mut kept, mut depth, mut last) = (String::new(), 0u32, ' ');
-    let (mut open, mut closed) = (Vec::new(), false); // if the word before a parenthesis is an attribute
-    for char in crate::source::words::code(text).chars() {
-        match char {
-            '(' => {
-                let word = kept.trim_end().rsplit(|char: char| !char.is_alphanumeric() && char != '_').next();
-                open.push(word.is_some_and(|word| ATTRIBUTES.contains(&word)));
-            }
-            ')' => closed = open.pop().unwrap_or_default(),
-            _ => {}
-        }
-        let opens = char == '{' && (depth > 0 || last == ')' && !closed);
+    for char in words::code(text).chars() {
+        let opens = char == '{' && (depth > 0 || last == ')' && !declares_type(&kept));
         depth += u32::from(opens);
         if depth == 0 && !(char.is_whitespace() && kept.ends_with(' ')) {
             kept.push(if char.is_whitespace() { ' ' } else { char });
@@ -209,6 +197,29 @@ fn without_bodies(text: &str) -> String {
         last = if char.is_whitespace() { last } else { char };
     }
     kept
+}
+
+/// True if a text ends in the head of a type: `typedef struct __align__(16)`. Words in parentheses are an attribute's
+/// or a function's, and those in angles a template's.
+fn declares_type(text: &str) -> bool {
+    let head = text.rsplit([';', '{', '}']).next().unwrap_or_default();
+    let is_of_sign = |char: char| !char.is_alphanumeric() && char != '_';
+    let (mut depth, mut angles, mut word) = (0u32, 0u32, "");
+    for piece in head.split_inclusive(is_of_sign) {
+        let (own, sign) = piece.split_at(piece.trim_end_matches(is_of_sign).len());
+        word = if own.is_empty() { word } else { own };
+        if depth == 0 && angles == 0 && ["struct", "union", "class", "enum"].contains(&own) {
+            return true;
+        }
+        match sign {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            "<" if angles > 0 || word == "template" => angles += 1,
+            ">" => angles = angles.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -265,8 +276,11 @@ mod tests {
     #[test]
     fn a_declaration_is_of_structs_and_not_of_functions() {
         let digest = |text: &str| interface([("k/a.cu", text)]);
-        let of = |kept: &str, body: &str| digest(&format!("typedef struct {kept} pair;\nvoid f(pair p) {{ {body} }}"));
-        for opens in ["__align__(16)", "__attribute__((aligned(16)))", "alignas(16)", ""] {
+        let of = |kept: &str, body: &str| {
+            let types = format!("#if 1 < 2\ntypedef struct {kept} pair;\n#endif\n");
+            digest(&format!("{types}template <class T> __launch_bounds__(64) void f(struct q p) {{ {body} }}"))
+        };
+        for opens in ["__align__ (16)", "__attribute__((aligned(16)))", "OWN_ALIGN(f(16) * 2)", ""] {
             let own = of(&format!("{opens} {{ float a; int n; }}"), "g();");
             assert_eq!(own, of(&format!("{opens} {{ float a; int n; }}"), "if (h(p)) { g(); }"), "{opens}");
             assert_ne!(own, of(&format!("{opens} {{ int n; float a; }}"), "g();"), "{opens}");

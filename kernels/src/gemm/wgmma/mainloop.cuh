@@ -2,7 +2,7 @@
 // accumulators. A producer warp keeps the stages of a pipeline full by TMA, across tiles; consumer warpgroups issue
 // wgmma, 64 rows of a tile each, and run the epilogue while the producer loads the next tile. Where k-tiles are small,
 // a stage holds several, and each operand has a producer warp: else consumers wait for mbarriers, not for copies.
-// The last stage may have k-tiles behind the end, which are zeros and change no sum.
+// The last stage may have k-tiles past the end, which are zeros and change no sum.
 // Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can
 // serve.
 // Sources: NVIDIA, CUTLASS 3, "Efficient GEMM in CUDA" (warp specialization, persistent kernels); DeepGEMM.
@@ -67,9 +67,9 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
     typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // part of B per load
     enum : uint32_t {
         B_PARTS = Epilogue::PAIRED ? 2 : 1,
-        // Of a stage:
-        WHOLE = MANY_BYTES / (A::BYTES + B::BYTES),
-        K_TILES = WHOLE > 1 ? WHOLE : 1,
+        // Of a stage; a part of K would end within one of several k-tiles.
+        WHOLE = STAGE_GOAL_BYTES / (A::BYTES + B::BYTES),
+        K_TILES = WHOLE > 1 && (CLUSTER == 1 || !Scheduler::STREAM_K) ? WHOLE : 1,
         A_BYTES = K_TILES * A::BYTES,
         B_BYTES = K_TILES * B::BYTES,
         STAGE_BYTES = A_BYTES + B_BYTES,
@@ -80,7 +80,6 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
     };
     // The CTAs of a cluster share B by multicast.
     enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 && !STREAM_K };
-    static_assert(K_TILES == 1 || CLUSTER == 1 || !STREAM_K, "a part of K ends with its own k-tiles");
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A_BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;

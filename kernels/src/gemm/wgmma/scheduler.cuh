@@ -17,7 +17,7 @@ enum : uint32_t {
     WARPGROUP = 128,                // threads
     RASTER_BAND = 16,               // tile rows
     SHARED_BYTES = VARIANT_SHARED_BYTES,
-    MANY_BYTES = 32 << 10,          // of a stage, whose mbarriers then cost little
+    STAGE_GOAL_BYTES = 32 << 10,    // at least, for small k-tiles: waits for mbarriers are then rare
     // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps 40,
     // which fits its addresses; the two consumers share the rest: 40 + 2 x 232 = 3 x 168.
     PRODUCER_REGISTERS = 40,
