@@ -64,6 +64,6 @@ fn a_dtype_that_no_example_has_is_named() {
 #[test]
 fn a_tolerance_that_zeros_are_within_is_refused() {
     let said = refused(&registry::<Wrong<LOOSE>>(), &[Arch::Sm89]);
-    let expected = "softcap.fwd{x=bf16}: the tolerance of `y` is 1.5 of the norm, 0.01 of an element\nZeros are at";
+    let expected = "softcap.fwd{x=bf16}: the tolerance of `y` is 1.5 of the norm, 0.01 of an element\nZeros are within";
     assert!(said.starts_with(expected), "{said}");
 }
