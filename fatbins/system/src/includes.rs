@@ -116,7 +116,7 @@ struct Directive {
     /// Lines that it begins and ends in, from 0.
     first: usize,
     last: usize,
-    /// What it includes.
+    /// Text behind `include`: a name in quotes or brackets, or a macro.
     what: String,
 }
 
