@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module, encode};
 use precast_kernels::{Arch, Block, KERNELS, Key, KeyVariant};
-use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
+use precast_plan::decoding::{BUCKETS, decode_phase, prefill_phase};
 use precast_plan::training::{CAST, CLEAR, MICRO, TeacherBuffers, UPDATE, WIDEN, certify_phase, pass_phase};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, GenerationPlan,
@@ -120,8 +120,8 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     if let Some(Decoding { ids, rows, state, prefill, .. }) = training.decoding.filter(|_| training.scores.is_some()) {
         let written = [ids, rows.slots, rows.positions, state.sequences, state.ends, state.stops];
         written.into_iter().for_each(|rows| zeros(&mut sealed, rows));
-        sealed.run(PREFILL).unwrap();
-        let buckets = BUCKETS.into_iter().filter(|rows| *rows <= prefill.most_rows);
+        prefill.phases().for_each(|rows| sealed.run(&prefill_phase(rows)).unwrap());
+        let buckets = BUCKETS.into_iter().filter(|rows| *rows <= prefill.few_rows);
         buckets.for_each(|rows| sealed.run(&decode_phase(rows)).unwrap());
     }
     if let Some(pass) = training.pass {

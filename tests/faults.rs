@@ -7,7 +7,7 @@ use crate::support::prelude::*;
 
 /// The kernel that fails, the phase that comes to it first, and the number of GPUs.
 const FAULTS: [(&str, &str, &str); 4] = [
-    ("kv_store", "prefill", "1"),
+    ("rope_store", "prefill.64", "1"),
     ("sample__", "decode.64", "1"),
     ("sample_score", "micro", "1"),
     ("sample_score", "last", "2"),

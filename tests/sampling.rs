@@ -7,7 +7,7 @@ use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::tokenizer::SpecialTokens;
 use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN, sample_params};
 use precast_kernels::{KERNELS, check::Case, host::Buffer, sample::kept};
-use precast_plan::decoding::{MOST_STOPS, PREFILL, bucket, decode_phase};
+use precast_plan::decoding::{MOST_STOPS, bucket, decode_phase, prefill_phase};
 use precast_plan::{BufferId, DecodeRequest, Decoding, GenerationPlan, Precision, Sampling, Slots, Tensor};
 use rayon::prelude::*;
 
@@ -58,18 +58,18 @@ impl Generator {
         this.write(state.stops, &[NO_TOKEN; MOST_STOPS as usize]);
         this.write(state.ends, &vec![u32::MAX; rows as usize]);
         this.write(state.sequences, &(0..rows).flat_map(|row| [row, 7]).collect::<Vec<_>>());
-        let rest = this.plan.decoding.prefill.most_rows - rows;
-        this.write(this.plan.decoding.ids, &vec![0; this.plan.decoding.prefill.most_rows as usize]);
+        let rest = this.plan.decoding.prefill.few_rows - rows;
+        this.write(this.plan.decoding.ids, &vec![0; this.plan.decoding.prefill.few_rows as usize]);
         this.write(this.plan.decoding.rows.slots, &(0..rows).chain((0..rest).map(|_| IDLE_SLOT)).collect::<Vec<_>>());
         for position in 0..PROMPT {
             let ids = (0..rows).map(|row| text[((row * PROMPT + position) as usize) % text.len()]);
             this.write(this.plan.decoding.ids, &ids.collect::<Vec<_>>());
             this.write(
                 this.plan.decoding.rows.positions,
-                &vec![position; this.plan.decoding.prefill.most_rows as usize],
+                &vec![position; this.plan.decoding.prefill.few_rows as usize],
             );
             if position + 1 < PROMPT {
-                this.sealed.run(PREFILL).unwrap();
+                this.sealed.run(&prefill_phase(this.plan.decoding.prefill.few_rows)).unwrap();
             }
         }
         this

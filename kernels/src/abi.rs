@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 82bd5ac2d54d4cea685183fb965c1d0b6488fbb53f18d16f5f1b6e80fb535d7b
-// Body: 5036ad4496c1ef5bfa0bf775ba048d1c24631dbe1f2745180ffacdbb47e6a9a2
+// Headers: cb3e777286f754190ad9a5326407fe42ea5e67537ca368a0f05b547ad565088f
+// Body: 7eb96a69db17bb09f6aea10cd2469b180df101e0aae5268d334d02cbb0a9ec6e
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -278,6 +278,9 @@ parameters! {
         scalar kv_heads(u32);
         /// factor of the scores
         scalar scale(f32);
+        /// 1 if no two rows share a slot: then earlier keys are there before the launch in front has ended
+        scalar is_step(u32);
+        internal reserved(u32);
     }
     |self, p| [rows = p.rows, heads = p.heads, kv_heads = p.kv_heads, d = self.d, slots = p.slots, seq_len =
     p.seq_len] {
@@ -676,6 +679,8 @@ parameters! {
         operand position(Read => Dtype::U32, rows, Content::Steps("slot", p.seq_len, 64));
         /// `[slots, value_heads, 128, 128]` f32, update: before the chunk; none before the first
         operand states(ReadWrite => Dtype::F32, slots * value_heads * 128 * 128);
+        /// `[slots, value_heads, 128, 128]` x, update: these in x, in the order of fragments
+        operand rounded(ReadWrite => self.x, slots * value_heads * 128 * 128);
         /// `[slots, key_heads, 64, 128]` x, update: of the chunk so far, as all that follows
         operand keys(ReadWrite => self.x, slots * key_heads * 64 * 128);
         /// `[slots, key_heads, 64]` f32, update, uniform(0.05, 0.1): factors that normalize keys
@@ -704,7 +709,7 @@ parameters! {
     }
     |self, p| [rows = p.rows, key_heads = p.key_heads, value_heads = p.value_heads, gate_columns = p.gate_columns,
     slots = p.slots] {
-        bytes = rows * value_heads * (4 * 128 * 128 + 32 * (2 * 128 * self.x.bytes() + 4 * 64));
+        bytes = rows * value_heads * (128 * 128 * self.x.bytes() + 32 * (2 * 128 * self.x.bytes() + 4 * 64));
     }
     /// Computes rows from the states and the chunks of their slots, and moves the state of a slot whose chunk is
     /// full.
@@ -2022,6 +2027,43 @@ parameters! {
 }
 
 parameters! {
+    /// Parameter block of `rope.store`.
+    /// Heads have the bits of `rope.fwd`. No two rows have the same slot and position.
+    pub struct rope_store_params, RopeStoreArgs {
+        /// `[rows, heads + 2 * kv_heads, d]` x, update: in each row query heads, then keys and values, which stay
+        operand qkv(ReadWrite => self.x, rows * (heads + 2 * kv_heads) * d);
+        /// `[rows]` u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT: such a row stays
+        operand slot(Read => Dtype::U32, rows, Content::Slots(p.slots));
+        /// `[rows]` u32, read, ids(seq_len): the row's, in its sequence
+        operand position(Read => Dtype::U32, rows, Content::Ids(p.seq_len));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        /// `[slots, kv_heads, seq_len, d]` x, update: those of other positions are untouched
+        operand keys(ReadWrite => self.x, slots * kv_heads * seq_len * d);
+        /// `[slots, kv_heads, seq_len, d]` x, update: those of other positions are untouched
+        operand values(ReadWrite => self.x, slots * kv_heads * seq_len * d);
+        scalar rows(u32);
+        /// sequences that the pool has room for
+        scalar slots(u32);
+        /// positions of each
+        scalar seq_len(u32);
+        /// query heads
+        scalar heads(u32);
+        /// key and value heads
+        scalar kv_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [rows = p.rows, heads = p.heads, kv_heads = p.kv_heads, d = self.d, seq_len = p.seq_len, slots =
+    p.slots] {
+        bytes = rows * (8 + 4 * d + (2 * heads + 4 * kv_heads) * d * self.x.bytes());
+    }
+    /// Rotates query heads of rows in place, and stores keys, rotated, and values in a pool.
+    kernel RopeStore = "rope.store" { d: u32, x: Dtype };
+}
+
+parameters! {
     /// Parameter block of `sample`.
     pub struct sample_params, SampleArgs {
         /// `[rows, vocab]` x, read, logits(vocab)
@@ -2208,5 +2250,6 @@ operations! {
     Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad, MoeCombine, MoePermute, MoeRoute,
     MoeSort, OutputGateBwd, OutputGateFwd, PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormGatedBwd,
     QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad,
-    RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
+    RmsnormFwd, RopeBwd, RopeFwd, RopeStore, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd,
+    SwigluFwd
 }

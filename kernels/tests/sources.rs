@@ -64,15 +64,27 @@ fn launches_of_norms_gemms_and_decoding_overlap() {
         .map(|file| format!("gemm/wgmma/{file}"));
     let others = [
         "attention/wgmma/decode.cu",
+        "conv/decode.cu",
+        "delta_rule/mma/decode.cu",
+        "gated_norm/fwd.cu",
         "kv/store.cu",
         "qk_norm/fwd.cu",
         "rmsnorm/fwd.cu",
         "rmsnorm/int8/fwd.cu",
         "rope/bwd.cu",
         "rope/fwd.cu",
+        "rope/store.cu",
+        "sample/advance.cu",
+        "sample/sample.cu",
     ];
     let expected: BTreeSet<&str> = gemms.iter().map(String::as_str).chain(others).collect();
     assert_eq!(early, expected.into_iter().collect::<Vec<_>>());
+    // The runtime goes by the header that a source includes: one that does not call it would not wait.
+    for source in all.values().filter(begins_early) {
+        let calls = |(name, text): &(&str, &str)| *name != "early.cuh" && text.contains("begin_early();");
+        let texts = source.headers();
+        assert!(texts.iter().any(calls) || source.text.contains("begin_early();"), "{}", source.path);
+    }
 }
 
 /// Words with two underscores that are C++ of CUDA, and no instruction.

@@ -63,8 +63,9 @@ __device__ __forceinline__ uint16_t float_to_half(float value) {
 __device__ __forceinline__ float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 // a * b + c with one rounding, however the compiler is set.
 __device__ __forceinline__ float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-// The upper word of a * b in 64 bits.
+// The upper half of a * b, in twice as many bits.
 __device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+__device__ __forceinline__ uint64_t mul_hi(uint64_t a, uint64_t b) { return __umul64hi(a, b); }
 
 // The same value, of which the compiler knows nothing: what a loop computes from it is not computed before the loop and
 // kept.

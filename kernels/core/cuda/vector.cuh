@@ -63,6 +63,21 @@ __device__ __forceinline__ float largest(const vector<bf16, 8>& values) {
     return fmaxf(unpack_bf16x2(pair, 0), unpack_bf16x2(pair, 1));
 }
 
+// True if no element is infinite or NaN.
+template <typename T, uint32_t n> __device__ __forceinline__ bool all_finite(const vector<T, n>& values) {
+    bool result = true;
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) result &= (bits_of(values[i]) & 0x7f800000u) != 0x7f800000u;
+    return result;
+}
+// Two at a time: an exponent of ones carries into the sign, which was masked.
+__device__ __forceinline__ bool all_finite(const vector<bf16, 8>& values) {
+    uint32_t carries = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) carries |= (values.pairs[i] & 0x7f807f80u) + 0x00800080u;
+    return (carries & 0x80008000u) == 0;
+}
+
 // 2^x within two ulp; subnormal results are flushed to 0.
 __device__ __forceinline__ float exp2_ftz(float x) {
     float result;

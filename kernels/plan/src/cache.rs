@@ -40,6 +40,8 @@ pub struct DeltaRuleCache {
     pub history: Tensor,
     /// States before the chunk, `[slots, value_heads, 128, 128]` f32.
     pub states: Tensor,
+    /// These, rounded: all that tokens read of them.
+    pub rounded: Tensor,
     /// Keys of the chunk, `[slots, key_heads, 64, 128]`.
     pub keys: Tensor,
     /// Factors that normalize them, `[slots, key_heads, 64]` f32.
@@ -78,10 +80,11 @@ impl LayerCache {
             Self::Attention(KeyValueCache { keys, values, slots, seq_len }) => {
                 (keys.bytes() + values.bytes()) / (u64::from(*slots) * u64::from(*seq_len)) * u64::from(length)
             }
-            Self::DeltaRule(DeltaRuleCache { history, states, keys, scale, decay, inverse, change, slots }) => {
+            Self::DeltaRule(cache) => {
+                let DeltaRuleCache { history, states, rounded, keys, scale, decay, inverse, change, slots } = cache;
                 let chunk: u64 = [keys, scale, decay, inverse, change].map(|tensor| tensor.bytes()).iter().sum();
-                // The first chunk has no state before it.
-                let states = if length > CHUNK { states.bytes() } else { 0 };
+                // The first chunk has no state before it; the last token of each moves the state.
+                let states = if length > CHUNK { rounded.bytes() + states.bytes() / u64::from(CHUNK) } else { 0 };
                 (history.bytes() + states + chunk / 2) / u64::from(*slots)
             }
         }
@@ -97,6 +100,8 @@ pub struct DecodeRows {
     pub positions: Tensor,
     /// Positions that there are.
     pub seq_len: u32,
+    /// True if no two rows share a slot: each is the next token of its sequence.
+    pub is_step: bool,
 }
 
 impl DecodeRows {
@@ -152,6 +157,7 @@ pub(crate) fn pool(
         LayerCache::DeltaRule(DeltaRuleCache {
             history: part("history", x, [1, TAPS - 1, heads.channels()]),
             states: part("states", Dtype::F32, [heads.values, HEAD, HEAD]),
+            rounded: part("rounded", x, [heads.values, HEAD, HEAD]),
             keys: part("keys", x, [heads.keys, CHUNK, HEAD]),
             scale: part("scale", Dtype::F32, [1, heads.keys, CHUNK]),
             decay: part("decay", Dtype::F32, [1, heads.values, CHUNK]),

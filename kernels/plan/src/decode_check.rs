@@ -6,7 +6,7 @@ use precast_kernels::{Arch, Dtype, KERNELS};
 use crate::bounds;
 use crate::cache::{self, BitCounts, DecodeRows, Slots};
 use crate::category;
-use crate::decoding::{Prefill, bucket, phases};
+use crate::decoding::{Prefill, phases};
 use crate::evaluation::{self, SCORE};
 use crate::head;
 use crate::lowered::Lowered;
@@ -51,7 +51,8 @@ impl Lowered<DecodeCheckBuffers> {
     /// [`PlanError`] if a slot is longer than the model supports, or adapters do not fit the model.
     pub fn new(model: Student<'_>, slots: Slots, precision: Precision, arch: Arch) -> Result<Self, PlanError> {
         let Student { config, formats, .. } = model;
-        let (most_rows, dtype) = (bucket(slots.count), precision.dtype());
+        let (prefill, dtype) = (Prefill::of(config, slots), precision.dtype());
+        let most_rows = prefill.most_rows;
         evaluation::check((config, formats), (slots.count, slots.seq_len), precision)?;
         let shape = slots.count * slots.seq_len;
         let tokens = u64::from(shape);
@@ -62,7 +63,7 @@ impl Lowered<DecodeCheckBuffers> {
         let mut words = |name: &str, elems: u64| b.persistent(name, category::INPUTS, Dtype::U32, elems);
         let (sequences, ids) = (words("sequences", tokens), words("ids", most_rows.into()));
         let [in_slots, positions] = ["slots", "positions"].map(|name| words(name, most_rows.into()));
-        let rows = DecodeRows { slots: in_slots, positions, seq_len: slots.seq_len };
+        let rows = DecodeRows { slots: in_slots, positions, seq_len: slots.seq_len, is_step: false };
         let counts = BitCounts { compared: words("compared", tokens), differing: words("differing", tokens) };
         let whole = Sequences::declare(&mut b, Shape::full(slots.count, slots.seq_len));
         let expected = b.persistent("expected", Category::ACTIVATIONS, dtype, logits);
@@ -79,8 +80,9 @@ impl Lowered<DecodeCheckBuffers> {
         resident.caches = caches;
         let ops = &mut Ops::new(&mut b, most_rows, dtype, None);
         let model = Model { name: "model", config, resident: &resident };
-        phases(ops, &model, (ids, rows), |ops, logits, _| ops.compare_bits("compare", logits, expected, counts));
-        let prefill = Prefill::of(config, most_rows);
+        phases(ops, &model, prefill, (ids, rows), |ops, logits, _| {
+            ops.compare_bits("compare", logits, expected, counts);
+        });
         Self::finish(
             b,
             DecodeCheckBuffers {

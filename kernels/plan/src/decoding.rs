@@ -22,8 +22,13 @@ pub const MOST_SLOTS: u32 = BUCKETS[BUCKETS.len() - 1];
 /// Tokens that end a sequence, at most.
 pub const MOST_STOPS: u32 = 16;
 
-/// The phase that stores keys and values of prompts: as many rows as there are at most, and no head.
-pub const PREFILL: &str = "prefill";
+/// Rows of prompts in a launch at most, where slots hold that many tokens: a forward pass of so many fills a GPU.
+pub const PREFILL_ROWS: u32 = 2048;
+
+/// Returns the name of the phase that stores keys and values of so many rows of prompts, and has no head.
+pub fn prefill_phase(rows: u32) -> String {
+    format!("prefill.{rows}")
+}
 
 /// Returns the name of the phase that computes so many rows, and draws a token for each.
 pub fn decode_phase(rows: u32) -> String {
@@ -35,10 +40,12 @@ pub fn bucket(rows: u32) -> u32 {
     BUCKETS.into_iter().find(|bucket| rows <= *bucket).unwrap_or(MOST_SLOTS)
 }
 
-/// Launches of [`PREFILL`].
+/// Launches of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefill {
-    /// Rows of a launch at most.
+    /// Rows of the smaller phase: those of a step of decoding.
+    pub few_rows: u32,
+    /// Rows of the larger phase, if there is one; else as many.
     pub most_rows: u32,
     /// Tokens at whose multiples a prompt may be divided: a chunk of the gated delta rule, whose kernel demands that; 1
     /// for a model without.
@@ -46,8 +53,22 @@ pub struct Prefill {
 }
 
 impl Prefill {
-    pub(crate) fn of(config: &ModelConfig, most_rows: u32) -> Self {
-        Self { most_rows, chunk: if config.has_delta_rule() { CHUNK } else { 1 } }
+    pub(crate) fn of(config: &ModelConfig, slots: Slots) -> Self {
+        let few_rows = bucket(slots.count);
+        let tokens = slots.count.saturating_mul(slots.seq_len).min(PREFILL_ROWS).next_multiple_of(few_rows);
+        let chunk = if config.has_delta_rule() { CHUNK } else { 1 };
+        Self { few_rows, most_rows: tokens.max(few_rows), chunk }
+    }
+
+    /// Returns the rows of each phase.
+    pub fn phases(self) -> impl Iterator<Item = u32> {
+        let more = (self.most_rows > self.few_rows).then_some(self.most_rows);
+        [self.few_rows].into_iter().chain(more)
+    }
+
+    /// Returns the rows of the phase that a launch of so many takes.
+    pub fn phase_of(self, rows: usize) -> u32 {
+        if rows <= self.few_rows as usize { self.few_rows } else { self.most_rows }
     }
 
     /// Divides the rows of prompts, one behind the other, into launches; `position` is a row's in its prompt.
@@ -76,7 +97,7 @@ pub struct DecodeRequest {
     pub sampling: Sampling,
 }
 
-/// The buffers that the host writes before [`PREFILL`] and [`decode_phase`], and reads after.
+/// The buffers that the host writes before [`prefill_phase`] and [`decode_phase`], and reads after.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decoding {
     pub slots: Slots,
@@ -115,7 +136,8 @@ impl Decoding {
         DecodeRequest { slots, .. }: DecodeRequest,
         lifetime: Lifetime,
     ) -> Self {
-        let most_rows = bucket(slots.count);
+        let prefill = Prefill::of(config, slots);
+        let most_rows = prefill.most_rows;
         let mut words = |name: &str, elems: u32| {
             b.lasting(format!("decode.{name}"), category::INPUTS, Dtype::U32, elems.into(), lifetime)
         };
@@ -124,36 +146,39 @@ impl Decoding {
             slots: words("slots", most_rows),
             positions: words("positions", most_rows),
             seq_len: slots.seq_len,
+            is_step: false,
         };
         let (sequences, ends) = (words("sequences", 2 * most_rows), words("ends", most_rows));
         let (stops, tokens) = (words("stops", MOST_STOPS), words("tokens", slots.count * slots.seq_len));
         let [log_probs, lses] = ["decode.log_probs", "decode.lses"]
             .map(|name| b.lasting(name, category::INPUTS, Dtype::F32, tokens.elems, lifetime));
-        let prefill = Prefill::of(config, most_rows);
         Self { slots, prefill, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs, lses } }
     }
 
     /// Lowers the phases, by a model that has a pool of keys and values.
     pub(crate) fn lower(&self, ops: &mut Ops<'_>, model: &Model<'_>, sampling: Sampling) {
         let sample = |ops: &mut Ops<'_>, logits, ids| ops.sample("sample", logits, sampling, (ids, self.state));
-        phases(ops, model, (self.ids, self.rows), sample);
+        phases(ops, model, self.prefill, (self.ids, self.rows), sample);
     }
 }
 
-/// Lowers [`PREFILL`] and [`decode_phase`] of each of [`BUCKETS`] up to as many rows as there are ids; `end` lowers
+/// Lowers each [`prefill_phase`], and [`decode_phase`] of each of [`BUCKETS`] up to the rows of all slots; `end` lowers
 /// what becomes of a bucket's logits, and is given its ids.
 pub(crate) fn phases(
     ops: &mut Ops<'_>,
     model: &Model<'_>,
+    prefill: Prefill,
     (ids, rows): (Tensor, DecodeRows),
     end: impl Fn(&mut Ops<'_>, Tensor, Tensor),
 ) {
-    ops.phase(PREFILL);
-    ops.decode(rows);
-    model.fill_cache(ops, ids);
-    for bucket in BUCKETS.into_iter().filter(|bucket| u64::from(*bucket) <= ids.elems) {
+    for count in prefill.phases() {
+        ops.phase(&prefill_phase(count));
+        ops.decode(rows.first(count.into()));
+        model.fill_cache(ops, ids.slice(0, count.into()));
+    }
+    for bucket in BUCKETS.into_iter().filter(|bucket| *bucket <= prefill.few_rows) {
         ops.phase(&decode_phase(bucket));
-        ops.decode(rows.first(bucket.into()));
+        ops.decode(DecodeRows { is_step: true, ..rows.first(bucket.into()) });
         let ids = ids.slice(0, bucket.into());
         let last = model.forward(ops, ids);
         ops.scope("head");

@@ -4,7 +4,7 @@ use precast_kernels::{Arch, KERNELS};
 
 use crate::bounds::{self, ModelPart};
 use crate::cache;
-use crate::decoding::{DecodeRequest, Decoding, bucket};
+use crate::decoding::{DecodeRequest, Decoding, Prefill};
 use crate::evaluation;
 use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
@@ -47,14 +47,15 @@ impl Lowered<GenerationBuffers> {
         request.check(config, slots.seq_len)?;
         formats.check(config, dtype)?;
         let part = ModelPart { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
-        bounds::check(&[part], bucket(slots.count), dtype.bytes())?;
+        let most_rows = Prefill::of(config, slots).most_rows;
+        bounds::check(&[part], most_rows, dtype.bytes())?;
         let mut b = Builder::new(&KERNELS, arch);
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
         // No other stage shares their memory.
         let decoding = Decoding::declare(&mut b, config, request, Lifetime::Persistent);
-        let mut resident = Resident::new(&mut b, "model", config, weights, (bucket(slots.count), slots.seq_len));
+        let mut resident = Resident::new(&mut b, "model", config, weights, (most_rows, slots.seq_len));
         resident.caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
-        let ops = &mut Ops::new(&mut b, decoding.prefill.most_rows, dtype, None);
+        let ops = &mut Ops::new(&mut b, most_rows, dtype, None);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }

@@ -122,9 +122,8 @@ impl<'a> Mixer<'a> {
     pub fn fill_cache(&self, ops: &mut Ops<'_>, projected: Tensor) {
         match *self {
             Self::Attention(attention) => {
-                let (qkv, _) = attention.turned(ops, projected, ForwardPass::Alone);
                 if let Some(cache) = attention.cache {
-                    ops.store("store", qkv, attention.heads, cache);
+                    attention.store(ops, projected, cache);
                 }
             }
             Self::DeltaRule { heads, weights, cache } => {
@@ -152,13 +151,26 @@ impl Attention<'_> {
         }
     }
 
+    /// Stores keys and values of rows; returns their queries as attention reads them.
+    fn store(&self, ops: &mut Ops<'_>, projected: Tensor, cache: KeyValueCache) -> Tensor {
+        if let (Some((rope, _)), None) = (self.rope, self.norm) {
+            ops.rope_store("rope", projected, self.heads, rope, cache);
+            return projected;
+        }
+        let (qkv, _) = self.turned(ops, projected, ForwardPass::Alone);
+        ops.store("store", qkv, self.heads, cache);
+        qkv
+    }
+
     fn forward(&self, ops: &mut Ops<'_>, projected: Tensor, pass: ForwardPass) -> (Tensor, Saved) {
-        let (qkv, raw) = self.turned(ops, projected, pass);
-        let attended = match self.cache {
-            None => ops.attention("attention", qkv, self.heads),
+        let (qkv, raw, attended) = match self.cache {
+            None => {
+                let (qkv, raw) = self.turned(ops, projected, pass);
+                (qkv, raw, ops.attention("attention", qkv, self.heads))
+            }
             Some(cache) => {
-                ops.store("store", qkv, self.heads, cache);
-                ops.attention_decode("attention", qkv, self.heads, cache)
+                let qkv = self.store(ops, projected, cache);
+                (qkv, None, ops.attention_decode("attention", qkv, self.heads, cache))
             }
         };
         let o = attended.o;

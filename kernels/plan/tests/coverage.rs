@@ -1,7 +1,6 @@
 //! The one list holds: the build enumerates every launch of every run.
 
 use precast_kernels::{BuildKeys, KERNELS, qk_norm};
-use precast_plan::decoding::PREFILL;
 use precast_plan::family::{Bias, Experts, FAMILIES, Family, QkNorm};
 use proptest::prelude::*;
 
@@ -282,7 +281,7 @@ proptest! {
                 let persistent = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.is_persistent());
                 owner = persistent.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
             }
-            if phase.name == PREFILL {
+            if phase.name.starts_with("prefill.") {
                 // Those of a stage are written by the host or by one of its phases.
                 let staged = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.lifetime == Lifetime::Stage);
                 owner.extend(staged.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)));

@@ -1,6 +1,6 @@
 //! Decoding in the memory of training.
 
-use precast_plan::decoding::{MOST_SLOTS, PREFILL, decode_phase};
+use precast_plan::decoding::{MOST_SLOTS, decode_phase, prefill_phase};
 use precast_plan::{category, human_bytes};
 
 use crate::support::*;
@@ -30,7 +30,8 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
     let (phases, stage) = both.plan.phases.split_at(alone.plan.phases.len());
     assert_eq!(phases, alone.plan.phases);
     let names: Vec<&str> = stage.iter().map(|phase| &*phase.name).collect();
-    assert_eq!(names, [PREFILL, &decode_phase(64), &decode_phase(128), &decode_phase(256), &decode_phase(512)]);
+    let phases = [512, 2048].map(prefill_phase).into_iter().chain([64, 128, 256, 512].map(decode_phase));
+    assert_eq!(names, phases.collect::<Vec<_>>());
     let decodes = both.decoding.unwrap();
     assert_eq!(both.plan.buffer(decodes.ids.buffer).lifetime, Lifetime::Stage);
     let table = MemoryTable::of(&both.plan);

@@ -63,6 +63,7 @@ SIMT_INLINE uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector)
     return result;
 }
 SIMT_INLINE uint32_t __umulhi(uint32_t a, uint32_t b) { return uint64_t(a) * b >> 32; }
+SIMT_INLINE uint64_t __umul64hi(uint64_t a, uint64_t b) { return (unsigned __int128)a * b >> 64; }
 template <typename T> SIMT_INLINE T min(T a, T b) { return b < a ? b : a; }
 template <typename T> SIMT_INLINE T max(T a, T b) { return a < b ? b : a; }
 template <typename T> SIMT_INLINE T __ldg(const T* p) { return *p; }

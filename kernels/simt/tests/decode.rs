@@ -5,7 +5,8 @@
 use bytemuck::Pod;
 use precast_kernels::abi::{
     IDLE_SLOT, attention_decode_params, attention_fwd_params, conv_decode_params, conv_fwd_params,
-    delta_rule_decode_params, delta_rule_fwd_params, delta_rule_solve_params, kv_store_params,
+    delta_rule_decode_params, delta_rule_fwd_params, delta_rule_solve_params, kv_store_params, rope_params,
+    rope_store_params,
 };
 use precast_kernels::check::{Case, POISON};
 use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer, sequences};
@@ -76,6 +77,60 @@ fn stored(d: u32, x: Dtype, arch: Arch, qkv: &Buffer) -> Vec<Buffer> {
     let operands =
         [("qkv", qkv.clone()), ("slot", slot), ("position", position), ("keys", pool.clone()), ("values", pool)];
     launch(&format!("kv.store{{d={d},x={x}}}"), arch, &params, &operands, &["keys", "values"])
+}
+
+/// Compares `rope.store` of both sequences, some tokens idle, with `rope.fwd` and then `kv.store`.
+fn rotates(d: u32, x: Dtype, arch: Arch) {
+    let (rows, heads, kv_heads, seq_len, slots) = (BATCH * SEQ_LEN, HEADS, KV_HEADS, SEQ_LEN, SLOTS);
+    let tokens: Vec<Option<u32>> = (0..rows).map(|token| (token % SEQ_LEN < STORED).then_some(token)).collect();
+    let [slot, position] = places(&tokens);
+    let turn = rope_params {
+        tokens: rows,
+        seq_len,
+        heads: heads + kv_heads,
+        row_stride: (heads + 2 * kv_heads) * d,
+        ..Default::default()
+    };
+    let store = rope_store_params { rows, slots, seq_len, heads, kv_heads, ..Default::default() };
+    let pool = Buffer::filled((SLOTS * KV_HEADS * SEQ_LEN * d) as usize * x.bytes() as usize, POISON);
+    let drawn = kv_store_params { rows, slots, seq_len, heads, kv_heads, ..Default::default() };
+    let qkv = launch(&format!("kv.store{{d={d},x={x}}}"), arch, &drawn, &[], &["qkv"]).remove(0);
+    let [turned, cos, sin] = launch(
+        &format!("rope.fwd{{d={d},x={x}}}"),
+        arch,
+        &turn,
+        &[("x", qkv.clone()), ("position", position.clone())],
+        &["x", "cos", "sin"],
+    )
+    .try_into()
+    .unwrap();
+    let operands = [
+        ("qkv", qkv.clone()),
+        ("slot", slot),
+        ("position", position),
+        ("cos", cos),
+        ("sin", sin),
+        ("keys", pool.clone()),
+        ("values", pool),
+    ];
+    let found = launch(&format!("rope.store{{d={d},x={x}}}"), arch, &store, &operands, &["qkv", "keys", "values"]);
+    let pools = stored(d, x, arch, &turned);
+    assert!(found[1..].iter().zip(&pools).all(|(found, pool)| found[..] == pool[..]), "{d} {x} on {arch}: the pool");
+    let [row, queries] = [turn.row_stride, heads * d].map(|elems| elems as usize * x.bytes() as usize);
+    for ((token, found), (turned, given)) in
+        tokens.iter().zip(found[0].chunks(row)).zip(turned.chunks(row).zip(qkv.chunks(row)))
+    {
+        let expected = if token.is_some() { turned } else { given };
+        assert_eq!(found[..queries], expected[..queries], "{d} {x} on {arch}: queries of {token:?}");
+        assert_eq!(found[queries..], given[queries..], "{d} {x} on {arch}: the rest of {token:?}");
+    }
+}
+
+#[test]
+fn heads_that_are_stored_as_they_rotate_have_the_bits_of_the_forward_pass() {
+    for (d, x) in [(64, Dtype::Bf16), (128, Dtype::Bf16), (48, Dtype::F32)] {
+        [Arch::Sm90a, Arch::Sm89, Arch::Sim].into_iter().for_each(|arch| rotates(d, x, arch));
+    }
 }
 
 /// Returns the rows of these tokens by the forward pass, and of others poison.
@@ -251,7 +306,7 @@ fn follows_delta_rule(x: Dtype, arch: Arch) {
             ..Default::default()
         },
         [&[("qkv", &convolved), ("gates", &solved[0])], &[("rates", &solved[1])]],
-        &["states", "keys", "scale", "decay", "inverse", "change"],
+        &["states", "rounded", "keys", "scale", "decay", "inverse", "change"],
         ("o", &o),
     );
 }

@@ -4,6 +4,7 @@
 // Source: `causal_conv1d` of Gu and Dao, "Mamba", 2023.
 #include "conv/run.cuh"
 #include "conv_decode.h"
+#include "early.cuh"
 #include "kv/run.cuh"
 
 template <uint32_t width> __device__ __forceinline__ void decode(const conv_decode_params& p) {
@@ -47,6 +48,7 @@ template <uint32_t width> __device__ __forceinline__ void decode(const conv_deco
 }
 
 KERNEL(conv_decode_params) {
+    begin_early();
     if (p.channels % WIDTH_OF(KEY_X) == 0 && p.row_columns % WIDTH_OF(KEY_X) == 0)
         decode<WIDTH_OF(KEY_X)>(p);
     else

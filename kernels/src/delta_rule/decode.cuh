@@ -4,6 +4,12 @@
 #include "delta_rule_decode.h"
 #include "kv/run.cuh"
 
+// Index of an element of a rounded state: a lane of `mma` finds its elements of operand b side by side.
+__device__ __forceinline__ uint32_t fragment_index(uint32_t row, uint32_t column) {
+    const uint32_t tile = column / 16 * (HEAD / 16) + row / 16, lane = column % 8 * 4 + row % 8 / 2;
+    return (tile * WARP + lane) * 8 + column % 16 / 8 * 4 + row % 16 / 8 * 2 + row % 2;
+}
+
 // Addresses are made where they are read: registers do not hold all of them.
 struct Decoded {
     const delta_rule_decode_params& p;
@@ -49,6 +55,7 @@ struct Decoded {
 
     // The slot's.
     __device__ __forceinline__ float* state() const { return (float*)p.states + uint64_t(value_slot) * HEAD * HEAD; }
+    __device__ __forceinline__ KEY_X* rounded() const { return (KEY_X*)p.rounded + uint64_t(value_slot) * HEAD * HEAD; }
     __device__ __forceinline__ float* decay() const { return (float*)p.decay + uint64_t(value_slot) * CHUNK; }
     __device__ __forceinline__ float* inverse() const {
         return (float*)p.inverse + uint64_t(value_slot) * CHUNK * CHUNK;

@@ -7,6 +7,8 @@ use crate::host::{Views, round_to};
 /// A head's part of a slot.
 struct Slot<'a> {
     state: &'a mut [f32],
+    /// Of x, in the order of fragments.
+    rounded: &'a mut [f32],
     decay: &'a mut [f32],
     inverse: &'a mut [f32],
     change: &'a mut [f32],
@@ -21,6 +23,12 @@ struct Inputs<'a> {
     beta: f32,
     keys: &'a [f32],
     of_keys: &'a [f32],
+}
+
+/// Index of an element of a rounded state: a lane of `mma` finds its elements of operand b side by side.
+fn fragment_index(row: usize, column: usize) -> usize {
+    let (tile, lane) = (column / 16 * (D / 16) + row / 16, column % 8 * 4 + row % 8 / 2);
+    (tile * 32 + lane) * 8 + column % 16 / 8 * 4 + row % 16 / 8 * 2 + row % 2
 }
 
 /// Computes a row as the forward pass does, and moves the state if its chunk is full.
@@ -48,8 +56,9 @@ fn compute(x: crate::Dtype, inputs: &Inputs<'_>, slot: &mut Slot<'_>, position: 
         false => 0.0,
     });
 
-    let state = if has_before { rows(slot.state, D) } else { Rows::zeros(D, D) };
-    let rounded = state.clone().rounded(x);
+    let or_zero = |state: &[f32]| if has_before { rows(state, D) } else { Rows::zeros(D, D) };
+    let rounded =
+        or_zero(slot.rounded).mapped(|i, j, _| if has_before { slot.rounded[fragment_index(i, j)] } else { 0.0 });
     let grown = decays[row].exp();
     let read = multiply(key.view(), rounded.view(), 1, D);
     let change = rows(inputs.value, D)
@@ -65,8 +74,11 @@ fn compute(x: crate::Dtype, inputs: &Inputs<'_>, slot: &mut Slot<'_>, position: 
 
     if row + 1 == CHUNK {
         let written = v_new.scaled(|i| between(i) * of_keys[i]).rounded(x);
-        let moved = multiply(keys.view().t(), written.view(), D, D).plus(&state.scaled(|_| grown));
+        let moved = multiply(keys.view().t(), written.view(), D, D).plus(&or_zero(slot.state).scaled(|_| grown));
         slot.state.copy_from_slice(&moved.data);
+        for (index, value) in moved.rounded(x).data.iter().enumerate() {
+            slot.rounded[fragment_index(index / D, index % D)] = *value;
+        }
     }
     o.data
 }
@@ -82,7 +94,7 @@ pub(super) fn decode(key: DeltaRuleDecode, p: &delta_rule_decode_params, views: 
     let (a_log, dt_bias) = views.read::<f32>("rates").split_at(value_heads);
     let (slots, positions) = (views.read::<u32>("slot"), views.read::<u32>("position"));
     let [states, scale, decay, inverse] = ["states", "scale", "decay", "inverse"].map(|name| views.write::<f32>(name));
-    let [mut keys, mut change, mut o] = ["keys", "change", "o"].map(|name| views.store(name));
+    let [mut rounded, mut keys, mut change, mut o] = ["rounded", "keys", "change", "o"].map(|name| views.store(name));
     o.fill(0.0);
     let rows = qkv.chunks((2 * key_heads + value_heads) * D).zip(gates.chunks(gate_columns));
     for (row, ((qkv, gates), (slot, position))) in rows.zip(slots.iter().zip(positions)).enumerate() {
@@ -101,10 +113,11 @@ pub(super) fn decode(key: DeltaRuleDecode, p: &delta_rule_decode_params, views: 
             all[slot * heads * size..][..heads * size].chunks_mut(size)
         }
         let parts: Vec<Slot<'_>> = of_slot(states, slot, value_heads, D * D)
+            .zip(of_slot(&mut rounded, slot, value_heads, D * D))
             .zip(of_slot(decay, slot, value_heads, CHUNK))
             .zip(of_slot(inverse, slot, value_heads, CHUNK * CHUNK))
             .zip(of_slot(&mut change, slot, value_heads, CHUNK * D))
-            .map(|(((state, decay), inverse), change)| Slot { state, decay, inverse, change })
+            .map(|((((state, rounded), decay), inverse), change)| Slot { state, rounded, decay, inverse, change })
             .collect();
         let out = o[row * value_heads * D..][..value_heads * D].par_chunks_mut(D);
         out.zip(parts).enumerate().for_each(|(value_head, (out, mut part))| {

@@ -8,7 +8,7 @@
 
 /// delta_rule.decode { x: Dtype }: Computes rows from the states and the chunks of their slots, and moves the state of
 /// a slot whose chunk is full.
-/// bytes: rows * value_heads * (4 * 128 * 128 + 32 * (2 * 128 * x.bytes() + 4 * 64))
+/// bytes: rows * value_heads * (128 * 128 * x.bytes() + 32 * (2 * 128 * x.bytes() + 4 * 64))
 ///
 /// The row at a position has the bits of that row of `delta_rule.fwd`. A run that begins within a chunk ends there at
 /// the latest.
@@ -19,6 +19,7 @@ typedef struct delta_rule_decode_params {
     address slot;     ///< [rows] u32, read, runs(slots, seq_len): the row's sequence in the pool, or IDLE_SLOT
     address position; ///< [rows] u32, read, steps(slot, seq_len, 64): the row's, in its sequence
     address states;   ///< [slots, value_heads, 128, 128] f32, update: before the chunk; none before the first
+    address rounded;  ///< [slots, value_heads, 128, 128] x, update: these in x, in the order of fragments
     address keys;     ///< [slots, key_heads, 64, 128] x, update: of the chunk so far, as all that follows
     address scale;    ///< [slots, key_heads, 64] f32, update, uniform(0.05, 0.1): factors that normalize keys
     address decay;    ///< [slots, value_heads, 64] f32, update, uniform(-2.0, 0.0): log of all decays in the chunk

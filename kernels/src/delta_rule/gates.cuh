@@ -14,7 +14,12 @@ __device__ __forceinline__ float log_decay(float a, float a_log, float dt_bias) 
     return -exp2_ftz(LOG2_E * a_log) * (x > 20.0f ? x : softplus);
 }
 
-// The factor that normalizes a query or a key, of elements 8 * `i` at `load(i)`.
+// The factor that normalizes a query or a key, of the sum of its elements' squares.
+__device__ __forceinline__ float factor_of(bool is_query, float squares) {
+    return reciprocal_ftz(sqrt_ftz(squares + 1e-6f) * (is_query ? 11.313708499f : 1.0f)); // sqrt(128)
+}
+
+// Likewise, of elements 8 * `i` at `load(i)`.
 template <typename Load> __device__ __forceinline__ float factor_of(bool is_query, const Load& load) {
     float sums[8] = {};
 #pragma unroll 4
@@ -27,7 +32,7 @@ template <typename Load> __device__ __forceinline__ float factor_of(bool is_quer
     for (uint32_t distance = 4; distance > 0; distance /= 2)
 #pragma unroll
         for (uint32_t e = 0; e < distance; e++) sums[e] += sums[e + distance];
-    return reciprocal_ftz(sqrt_ftz(sums[0] + 1e-6f) * (is_query ? 11.313708499f : 1.0f)); // sqrt(128)
+    return factor_of(is_query, sums[0]);
 }
 
 // A chunk's tokens in a head: zeros behind the last, where decays stay what they are.

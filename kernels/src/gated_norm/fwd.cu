@@ -2,9 +2,11 @@
 // the model's own layers round it. A few lanes take a head, a vector each.
 // Bound: memory. Reads heads and their gates once, writes y once.
 // Source: Hugging Face's `Qwen3_5RMSNormGated`; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+#include "early.cuh"
 #include "gated_norm/head.cuh"
 
 KERNEL(gated_norm_fwd_params) {
+    begin_early();
     const uint32_t item = blockIdx.x * GROUPS + threadIdx.x / LANES;
     const Place at(p, item);
     const bool valid = item < p.tokens * p.heads && at.column < KEY_D;

@@ -8,9 +8,10 @@
 //! Source: Su et al., "RoFormer", 2021; the pairing is that of Hugging Face `rotate_half`.
 
 mod host;
+mod store;
 
 use crate::abi::rope_params;
-pub use crate::abi::{RopeBwd, RopeFwd};
+pub use crate::abi::{RopeBwd, RopeFwd, RopeStore};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, source, variant};
 

@@ -1,9 +1,11 @@
 // Moves each row to the token that was drawn for it, and keeps that token beside its sequence. A thread takes a row.
 // Bound: launch. Source: none needed.
 #include "device.cuh"
+#include "early.cuh"
 #include "sample_advance.h"
 
 KERNEL(sample_advance_params) {
+    begin_early();
     const uint32_t row = blockIdx.x * VARIANT_THREADS + threadIdx.x;
     if (row >= p.rows) return;
     uint32_t* slots = (uint32_t*)p.slot;

@@ -1,6 +1,6 @@
 use rayon::prelude::*;
 
-use super::noise::{gumbel, philox};
+use super::philox::random;
 use super::polynomial::{ln, weight_of};
 use crate::abi::{NO_TOKEN, sample_params};
 use crate::host::{Views, vectorized};
@@ -60,22 +60,7 @@ struct Draw {
     lse: f32,
 }
 
-/// Identifies a row's random numbers.
-struct Stream {
-    key: [u32; 2],
-    /// Position, and the two halves of the sequence.
-    counter: [u32; 3],
-}
-
-impl Stream {
-    #[inline(always)]
-    fn gumbel(&self, id: usize) -> f32 {
-        let [position, low, high] = self.counter;
-        gumbel(philox(self.key, [id as u32 / 4, position, low, high])[id % 4])
-    }
-}
-
-/// Returns the tokens that top-k and then top-p leave of a row whose logits are finite.
+/// Returns the tokens that top-k and then top-p leave of a row whose logits are finite, in ascending order.
 pub fn kept(p: &sample_params, logits: &[f32]) -> Vec<usize> {
     let mut ids: Vec<usize> = (0..logits.len()).collect();
     if p.top_k == 0 && p.top_p >= 1.0 {
@@ -89,23 +74,30 @@ pub fn kept(p: &sample_params, logits: &[f32]) -> Vec<usize> {
         let (top, inverse) = (logits[ids[0]], 1.0 / p.temperature);
         let weights: Vec<u64> = ids.iter().map(|id| weight_of((logits[*id] - top) * inverse)).collect();
         let target = ((f64::from(p.top_p) * weights.iter().sum::<u64>() as f64) as u64).max(1);
-        let sums = weights.iter().scan(0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        });
-        ids.truncate(sums.take_while(|sum| *sum < target).count() + 1);
+        ids.truncate(sums(&weights).take_while(|sum| *sum < target).count() + 1);
     }
+    ids.sort_unstable();
     ids
+}
+
+/// Returns the sum of the weights up to each.
+fn sums(weights: &[u64]) -> impl Iterator<Item = u64> {
+    weights.iter().scan(0, |sum, weight| {
+        *sum += weight;
+        Some(*sum)
+    })
 }
 
 /// Draws from a row; none if a logit is not finite.
 #[inline(always)]
-fn draw(p: &sample_params, logits: &[f32], stream: &Stream) -> Option<Draw> {
+fn draw(p: &sample_params, logits: &[f32], random: u64) -> Option<Draw> {
     let likelihood = likelihood(logits)?;
     let token = if p.temperature > 0.0 {
-        let (inverse, top) = (1.0 / p.temperature, likelihood.top);
-        let scaled = |logit: f32| (logit - top) * inverse;
-        first(kept(p, logits).into_iter(), |id| rank_of(scaled(logits[id]) + stream.gumbel(id), id))
+        let (inverse, top, ids) = (1.0 / p.temperature, likelihood.top, kept(p, logits));
+        let weights: Vec<u64> = ids.iter().map(|id| weight_of((logits[*id] - top) * inverse)).collect();
+        let total: u64 = weights.iter().sum();
+        let target = ((u128::from(random) * u128::from(total)) >> 64) as u64;
+        ids[sums(&weights).take_while(|sum| *sum <= target).count()]
     } else {
         likelihood.largest
     };
@@ -121,9 +113,8 @@ pub(super) fn sample(p: &sample_params, views: &mut Views<'_>) {
     let rows = logits.par_chunks(p.vocab as usize).zip(sequences.par_chunks(2)).zip(positions);
     let outputs = tokens.par_iter_mut().zip(log_probs).zip(lses);
     rows.zip(outputs).for_each(|(((logits, sequence), position), ((token, log_prob), lse))| {
-        let stream =
-            Stream { key: [p.seed as u32, (p.seed >> 32) as u32], counter: [*position, sequence[0], sequence[1]] };
-        let drawn = vectorized(|| draw(p, logits, &stream));
+        let random = random(p.seed, [*position, sequence[0], sequence[1]]);
+        let drawn = vectorized(|| draw(p, logits, random));
         let drawn = drawn.unwrap_or(Draw { token: NO_TOKEN, log_prob: 0.0, lse: 0.0 });
         (*token, *log_prob, *lse) = (drawn.token, drawn.log_prob, drawn.lse);
     });

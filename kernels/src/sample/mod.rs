@@ -1,18 +1,19 @@
 //! Sampling of the next token from logits, the same on every GPU and on the host, bit for bit.
 //!
-//! With logits `s` of a row and temperature `T > 0` the token is the argmax over kept ids of `s / T + g`, `g` Gumbel
-//! noise: a draw from the softmax. `g = -ln(-ln(1 - u))`, `u` of Philox4x32-10 by seed, sequence, position and id. At
-//! `T = 0` it is the argmax of `s`. Of equal values that of the smallest id counts as the largest. Kept are the `top_k`
-//! largest logits, and of these the fewest whose softmax at `T` adds up to `top_p`. `lse = ln sum exp s` and `log_prob
-//! = s - lse` are of the whole row at temperature 1.
+//! With logits `s` of a row and temperature `T > 0` the token is the first kept id up to which `exp(s / T)` sums to
+//! more than `u` times the sum over all kept ids: a draw from the softmax. `u` is of Philox4x32-10 by seed, sequence
+//! and position. At `T = 0` it is the argmax of `s`; of equal logits that of the smallest id counts as the largest.
+//! Kept are the `top_k` largest logits, and of these the fewest whose softmax at `T` adds up to `top_p`. `lse = ln sum
+//! exp s` and `log_prob = s - lse` are of the whole row at temperature 1.
 //!
 //! Sums are of integers, `2^44 exp(s - max)` rounded down, so that no order changes them; exponentials and logarithms
-//! are polynomials of fused operations. Sources: Maddison et al., "A* Sampling", 2014; Salmon et al., "Parallel random
-//! numbers: as easy as 1, 2, 3", 2011; Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020.
+//! are polynomials of fused operations. Sources: Devroye, "Non-Uniform Random Variate Generation", 1986; Salmon et al.,
+//! "Parallel random numbers: as easy as 1, 2, 3", 2011; Holtzman et al., "The Curious Case of Neural Text
+//! Degeneration", 2020.
 
 mod advance;
 mod host;
-mod noise;
+mod philox;
 mod polynomial;
 mod score;
 mod top;
@@ -36,7 +37,7 @@ impl Build for Sample {
     one_variant!(Row { blocks: 2, threads: 512 });
 
     fn source(&self, _variant: Row) -> Source {
-        source!("sample", "sample.cu", "noise.cuh", "polynomial.cuh", "select.cuh")
+        source!("sample", "sample.cu", "philox.cuh", "polynomial.cuh", "select.cuh")
     }
 
     fn geometry(&self, variant: Row, p: &Self::Params) -> Geometry {

@@ -27,7 +27,7 @@ __device__ __forceinline__ float ln(float x) {
 
 // 2^44 e^x as an integer, for x up to 0. Sums of integers are exact, in any order.
 __device__ __forceinline__ uint64_t weight_of(float x) {
-    if (!(x >= -32.0f)) return 0;
+    x = fmaxf(x, -32.0f); // NaN, too; the weight of -32 is 0
     const float rounded = fma_rn(x, LOG2_E, 12582912.0f); // + 1.5 * 2^23: an integer, in the lowest bits
     const float n = rounded - 12582912.0f;
     const float r = fma_rn(n, 0.00021219444f, fma_rn(n, -0.6933594f, x)); // x - n ln 2, in two parts

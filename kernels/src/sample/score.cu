@@ -7,12 +7,7 @@
 template <uint32_t width>
 __device__ __forceinline__ void score(const sample_score_params& p, uint32_t token, Scratch& scratch) {
     const Row<width> row = {(const KEY_X*)p.logits + uint64_t(blockIdx.x) * p.vocab, p.vocab};
-    uint64_t best = 0;
-    row.each([&](uint32_t id, float logit) {
-        const uint64_t rank = is_finite(logit) ? rank_of(logit, id) : NOT_FINITE;
-        best = best < rank ? rank : best;
-    });
-    best = block_largest(best, scratch);
+    const uint64_t best = highest_rank(row, scratch);
     float log_prob = 0.0f, lse = 0.0f;
     if (best != NOT_FINITE) {
         const float top = to_float(row.logits[~uint32_t(best)]);

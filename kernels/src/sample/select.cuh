@@ -27,32 +27,32 @@ template <uint32_t width> struct Row {
     const KEY_X* logits;
     uint32_t vocab;
 
-    // Calls `take` with the first id of each vector and its logits, while the next vector is on its way, and then
-    // `after_each`, which whole warps reach together.
+    // Calls `take` with the first id and the logits of vectors from `begin` to `end`, of which each of `threads` threads
+    // takes the next, while two more are on their way, and then `after_each`, which whole warps reach together.
     template <typename Take, typename After>
-    __device__ __forceinline__ void each_vector(Take take, After after_each) const {
-        const uint32_t vectors = vocab / width;
-        uint32_t i = threadIdx.x;
-        Vector next = {};
-        if (i < vectors) next = load_vector<width>(logits, i);
+    __device__ __forceinline__ void each_vector(uint32_t begin, uint32_t end, uint32_t threads, Take take,
+                                                After after_each) const {
+        uint32_t i = begin + threadIdx.x % threads;
+        Vector next[2] = {};
+#pragma unroll
+        for (uint32_t ahead = 0; ahead < 2; ahead++)
+            if (i + ahead * threads < end) next[ahead] = load_vector<width>(logits, i + ahead * threads);
 #pragma unroll 1 // it is instantiated often
-        for (uint32_t first = 0; first < vectors; first += VARIANT_THREADS, i += VARIANT_THREADS) {
-            const Vector values = next;
-            if (i + VARIANT_THREADS < vectors) next = load_vector<width>(logits, i + VARIANT_THREADS);
-            if (i < vectors) take(i * width, values);
+        for (uint32_t first = begin; first < end; first += threads, i += threads) {
+            const Vector values = next[0];
+            next[0] = next[1];
+            if (i + 2 * threads < end) next[1] = load_vector<width>(logits, i + 2 * threads);
+            if (i < end) take(i * width, values);
             after_each();
         }
     }
     // Calls `take` with ids and logits, one by one.
-    template <typename Take, typename After> __device__ __forceinline__ void each(Take take, After after_each) const {
+    template <typename Take> __device__ __forceinline__ void each(Take take) const {
         const auto take_all = [&](uint32_t first, const Vector& values) {
 #pragma unroll
             for (uint32_t j = 0; j < width; j++) take(first + j, values[j]);
         };
-        each_vector(take_all, after_each);
-    }
-    template <typename Take> __device__ __forceinline__ void each(Take take) const {
-        each(take, [] {});
+        each_vector(0, vocab / width, VARIANT_THREADS, take_all, [] {});
     }
 };
 
@@ -67,9 +67,9 @@ __device__ __forceinline__ uint64_t shuffle_xor(uint64_t value, uint32_t lane_ma
     return uint64_t(high) << 32 | shuffle_xor(uint32_t(value), lane_mask);
 }
 
-// Combines each of `n` numbers over the CTA; every thread gets the results.
+// Combines each of `n` numbers over each warp, and leaves the results in `scratch.warps`.
 template <uint32_t n, typename Combine>
-__device__ __forceinline__ void combine_block(uint64_t (&values)[n], Scratch& scratch, Combine combine) {
+__device__ __forceinline__ void combine_warps(uint64_t (&values)[n], Scratch& scratch, Combine combine) {
 #pragma unroll
     for (uint32_t i = 0; i < n; i++)
 #pragma unroll
@@ -78,6 +78,11 @@ __device__ __forceinline__ void combine_block(uint64_t (&values)[n], Scratch& sc
 #pragma unroll
         for (uint32_t i = 0; i < n; i++) scratch.warps[threadIdx.x / WARP][i] = values[i];
     sync_block();
+}
+// Combines each of `n` numbers over the CTA; every thread gets the results.
+template <uint32_t n, typename Combine>
+__device__ __forceinline__ void combine_block(uint64_t (&values)[n], Scratch& scratch, Combine combine) {
+    combine_warps(values, scratch, combine);
     if (threadIdx.x < n) {
         uint64_t total = scratch.warps[0][threadIdx.x];
         for (uint32_t warp = 1; warp < VARIANT_THREADS / WARP; warp++) total = combine(total, scratch.warps[warp][threadIdx.x]);
@@ -94,6 +99,25 @@ __device__ __forceinline__ uint64_t block_largest(uint64_t value, Scratch& scrat
     uint64_t values[1] = {value};
     combine_block(values, scratch, [](uint64_t a, uint64_t b) { return a < b ? b : a; });
     return values[0];
+}
+
+// The rank of the largest logit of a row, NOT_FINITE if one is not finite; every thread gets it.
+template <uint32_t width> __device__ __forceinline__ uint64_t highest_rank(Row<width> row, Scratch& scratch) {
+    uint64_t best = 0;
+    float top = NEGATIVE_INFINITY; // of the warp, whose later ids are larger: of equal logits they lose
+    row.each_vector(
+        0, row.vocab / width, VARIANT_THREADS,
+        [&](uint32_t first, const typename Row<width>::Vector& logits) {
+            if (all_finite(logits) && largest(logits) <= top) return;
+#pragma unroll
+            for (uint32_t j = 0; j < width; j++) {
+                const uint64_t rank = is_finite(logits[j]) ? rank_of(logits[j], first + j) : NOT_FINITE;
+                best = best < rank ? rank : best;
+                top = fmaxf(top, logits[j]);
+            }
+        },
+        [&] { top = group_max(top); });
+    return block_largest(best, scratch);
 }
 
 // ---- selection -------------------------------------------------------------------------------------------

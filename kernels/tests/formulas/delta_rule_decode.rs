@@ -38,13 +38,25 @@ fn mix(factors: &[f64], rows: &[f64]) -> Vec<f64> {
     sums
 }
 
+/// Index in a rounded state: `mma`'s operand b of 16 rows and 16 columns, a lane's eight elements side by side.
+fn fragment_index(row: usize, column: usize) -> usize {
+    let (lane, half_row, half_column) = (column % 8 * 4 + row % 8 / 2, row / 8 % 2, column / 8 % 2);
+    ((column / 16 * 8 + row / 16) * 32 + lane) * 8 + half_column * 4 + half_row * 2 + row % 2
+}
+
+/// A rounded state, row by row.
+fn in_rows(rounded: &[f64]) -> Vec<f64> {
+    (0..D * D).map(|index| rounded[fragment_index(index / D, index % D)]).collect()
+}
+
 pub fn decode(launch: &mut Launch) {
     let p: delta_rule_decode_params = launch.params();
     let (key_heads, value_heads) = (p.key_heads as usize, p.value_heads as usize);
     let [qkv, gates, rates, slots, positions] =
         ["qkv", "gates", "rates", "slot", "position"].map(|name| launch.before(name));
-    let of_values = [("states", D * D), ("decay", CHUNK), ("inverse", CHUNK * CHUNK), ("change", CHUNK * D)];
-    let [mut states, mut decay, mut inverse, mut change] =
+    let of_values =
+        [("states", D * D), ("rounded", D * D), ("decay", CHUNK), ("inverse", CHUNK * CHUNK), ("change", CHUNK * D)];
+    let [mut states, mut rounded, mut decay, mut inverse, mut change] =
         of_values.map(|(name, elems)| Pool::new(launch, name, value_heads, elems));
     let [mut keys, mut scale] =
         [("keys", CHUNK * D), ("scale", CHUNK)].map(|(name, elems)| Pool::new(launch, name, key_heads, elems));
@@ -68,7 +80,8 @@ pub fn decode(launch: &mut Launch) {
             let key_head = value_head * key_heads / value_heads;
             let (query, key, value) = (head(key_head), head(key_heads + key_head), head(2 * key_heads + value_head));
             let (keys, scale) = (keys.of(slot, key_head), scale.of(slot, key_head));
-            let (states, decay) = (states.of(slot, value_head), decay.of(slot, value_head));
+            let (states, rounded) = (states.of(slot, value_head), rounded.of(slot, value_head));
+            let decay = decay.of(slot, value_head);
             let (inverse, change) = (inverse.of(slot, value_head), change.of(slot, value_head));
             let before = if at > 0 { decay[at - 1] } else { 0.0 };
             decay[at] =
@@ -85,15 +98,15 @@ pub fn decode(launch: &mut Launch) {
                 add(&mut own[..=j], -beta * weighted(key, j), &inverse[j * CHUNK..][..=j]);
             }
             inverse[at * CHUNK..][..CHUNK].copy_from_slice(&own);
-            let read = |head: &[f64]| if has_state { mix(head, states) } else { vec![0.0; D] };
-            let predicted = read(key);
+            let before = if has_state { in_rows(rounded) } else { vec![0.0; D * D] };
+            let predicted = mix(key, &before);
             for (column, change) in change[at * D..][..D].iter_mut().enumerate() {
                 *change = beta * (value[column] - grown * factor(key) * predicted[column]);
             }
             let v_new: Vec<f64> = (0..=at).flat_map(|j| mix(&inverse[j * CHUNK..][..=j], change)).collect();
             let scores: Vec<f64> = (0..=at).map(|j| weighted(query, j) / (D as f64).sqrt()).collect();
             let mut out = mix(&scores, &v_new);
-            add(&mut out, grown * factor(query) / (D as f64).sqrt(), &read(query));
+            add(&mut out, grown * factor(query) / (D as f64).sqrt(), &mix(query, &before));
             o.extend(out);
             if launch.goes("a full chunk", at + 1 == CHUNK) {
                 for (i, row) in states.chunks_mut(D).enumerate() {
@@ -103,11 +116,14 @@ pub fn decode(launch: &mut Launch) {
                         add(row, factor, &v_new[j * D..][..D]);
                     }
                 }
+                for (i, row) in states.chunks(D).enumerate() {
+                    row.iter().enumerate().for_each(|(j, value)| rounded[fragment_index(i, j)] = *value);
+                }
             }
         }
     }
     launch.is("o", &o);
-    for Pool { name, all, .. } in [states, decay, inverse, change, keys, scale] {
+    for Pool { name, all, .. } in [states, rounded, decay, inverse, change, keys, scale] {
         launch.is(name, &all);
     }
 }

@@ -103,6 +103,7 @@ const FORMULAS: &[Formula] = &[
     ("rmsnorm.fwd", rmsnorm::fwd),
     ("rope.bwd", rope::bwd),
     ("rope.fwd", rope::fwd),
+    ("rope.store", rope::store),
     ("sample", sample::sample),
     ("sample.advance", advance::advance),
     ("sample.score", sample::score),

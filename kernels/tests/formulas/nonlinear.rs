@@ -9,7 +9,7 @@ use super::ELSEWHERE;
 const LINEAR: &str = "add attention.delta cast column_sum.finish column_sum.partial embedding.bwd embedding.fwd \
     fill gemm.dgrad gemm.fwd gemm.wgrad grad_distance.partial grad_norm.finish grad_norm.partial kv.store \
     lora.dgrad_a lora.dgrad_b lora.fwd_a lora.fwd_b lora.wgrad moe.combine moe.permute qk_norm.bwd \
-    qk_norm.dgrad qk_norm.fwd rope.bwd rope.fwd sample.advance scale";
+    qk_norm.dgrad qk_norm.fwd rope.bwd rope.fwd rope.store sample.advance scale";
 
 fn is_linear(key: &Key) -> bool {
     LINEAR.split(' ').any(|op| op == key.op())

@@ -3,16 +3,16 @@ use precast_kernels::abi::{MASKED_TOKEN, NO_TOKEN, sample_params, sample_score_p
 use super::calculus::log_sum_exp;
 use super::launch::Launch;
 
-/// Philox4x32-10, of which token 4 i + j has number j at counter i.
-fn random(seed: u64, sequence: &[f64], position: f64, token: usize) -> u32 {
+/// A number from 0 to 1 of a position: the first half of the bits of Philox4x32-10.
+fn random(seed: u64, sequence: &[f64], position: f64) -> f64 {
     let mut key = [seed as u32, (seed >> 32) as u32];
-    let mut c = [token as u32 / 4, position as u32, sequence[0] as u32, sequence[1] as u32];
+    let mut c = [0, position as u32, sequence[0] as u32, sequence[1] as u32];
     for _ in 0..10 {
         let (a, b) = (0xD251_1F53 * u64::from(c[0]), 0xCD9E_8D57 * u64::from(c[2]));
         c = [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32];
         key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
     }
-    c[token % 4]
+    (f64::from(c[1]) + f64::from(c[0]) / 2f64.powi(32)) / 2f64.powi(32)
 }
 
 /// The tokens to draw from, the most probable one first; of equal ones the smallest.
@@ -35,17 +35,21 @@ fn kept(launch: &Launch, p: &sample_params, logits: &[f64]) -> Vec<usize> {
     tokens
 }
 
-/// The largest of logit over temperature and Gumbel noise.
+/// The first token up to which the probabilities of those kept sum to more than a random number.
 fn drawn(launch: &Launch, p: &sample_params, logits: &[f64], sequence: &[f64], position: f64) -> usize {
     let by_temperature = launch.goes("draws", p.temperature > 0.0);
-    let score = |token: usize| {
-        let u = (f64::from(random(p.seed, sequence, position, token)) + 0.5) / 2f64.powi(32);
-        logits[token] / f64::from(p.temperature) - (-(-u).ln_1p()).ln()
-    };
     match by_temperature {
         true => {
-            let largest = kept(launch, p, logits).into_iter().max_by(|a, b| score(*a).total_cmp(&score(*b)));
-            largest.expect("one is kept")
+            let mut tokens = kept(launch, p, logits);
+            tokens.sort_unstable();
+            let scaled: Vec<f64> = tokens.iter().map(|token| logits[*token] / f64::from(p.temperature)).collect();
+            let (total, random) = (log_sum_exp(&scaled), random(p.seed, sequence, position));
+            let mut sum = 0.0;
+            let before = scaled.iter().take_while(|logit| {
+                sum += (**logit - total).exp();
+                sum <= random
+            });
+            tokens[before.count()]
         }
         false => (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).expect("a token"),
     }

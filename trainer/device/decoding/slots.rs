@@ -2,7 +2,7 @@
 
 use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN};
 use precast_plan::cache::RowState;
-use precast_plan::decoding::{MOST_STOPS, PREFILL, bucket, decode_phase};
+use precast_plan::decoding::{MOST_STOPS, bucket, decode_phase, prefill_phase};
 use precast_plan::{Decoding, Tensor};
 use precast_runtime::{DriverError, Sealed};
 
@@ -71,8 +71,9 @@ impl Decoder for DecodingDevice<'_> {
     type Error = DecodeError;
 
     fn prefill(&mut self, rows: &[Row]) -> Result<(), DecodeError> {
-        self.write(rows, self.decoding.prefill.most_rows)?;
-        Ok(self.sealed.run(PREFILL)?)
+        let count = self.decoding.prefill.phase_of(rows.len());
+        self.write(rows, count)?;
+        Ok(self.sealed.run(&prefill_phase(count))?)
     }
 
     fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<RowProgress>, DecodeError> {

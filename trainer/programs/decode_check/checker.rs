@@ -2,7 +2,7 @@
 
 use precast_kernels::Dtype;
 use precast_kernels::abi::IDLE_SLOT;
-use precast_plan::decoding::{PREFILL, bucket, decode_phase};
+use precast_plan::decoding::{bucket, decode_phase, prefill_phase};
 use precast_plan::{DecodeCheckBuffers, DecodeCheckPlan, Slots, Student, Tensor, evaluation};
 
 use super::sequences::{CheckedRow, CheckedSequence};
@@ -90,8 +90,9 @@ impl DecodeChecker {
     /// # Errors
     /// [`Failure`].
     pub fn prefill(&mut self, rows: &[CheckedRow]) -> Result<(), Failure> {
-        self.write(rows, self.plan.prefill.most_rows)?;
-        Ok(self.sealed.run(PREFILL)?)
+        let count = self.plan.prefill.phase_of(rows.len());
+        self.write(rows, count)?;
+        Ok(self.sealed.run(&prefill_phase(count))?)
     }
 
     /// Decodes a token of each row, and compares its logits.

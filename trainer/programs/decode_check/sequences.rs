@@ -89,7 +89,7 @@ mod tests {
             let slots: HashSet<u32> = all.iter().map(|one| one.slot).collect();
             assert_eq!(slots, (0..count).collect());
             let (mut stored, mut rows) = (HashSet::new(), 0);
-            let launches = prompts(&all, Prefill { most_rows: 64, chunk }, rng);
+            let launches = prompts(&all, Prefill { few_rows: 64, most_rows: 64, chunk }, rng);
             let of_prompts = all.iter().map(|one| one.prompt as usize).sum::<usize>();
             assert!(chunk > 1 || launches.len() == of_prompts.div_ceil(64), "launches that are not full");
             for launch in launches.into_iter().chain(decoded(&all)) {

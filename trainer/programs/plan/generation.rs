@@ -128,7 +128,7 @@ impl GenerationReport {
             phases: phases(&plan.plan),
             steps: BUCKETS
                 .into_iter()
-                .filter(|rows| *rows <= plan.decoding.prefill.most_rows)
+                .filter(|rows| *rows <= plan.decoding.prefill.few_rows)
                 .map(|rows| DecodeStep::of(plan, rows, target))
                 .collect(),
             peak: peak.map(|peak| peak.device),

@@ -1,11 +1,15 @@
 //! Decoding: rows at places of their own, and attention to keys and values that earlier rows have stored.
 
-use precast_kernels::abi::{AttentionDecodeArgs, BitsCompareArgs, KvStoreArgs, SampleAdvanceArgs, SampleArgs};
+use precast_kernels::abi::{
+    AttentionDecodeArgs, BitsCompareArgs, KvStoreArgs, RopeStoreArgs, SampleAdvanceArgs, SampleArgs,
+};
+use precast_kernels::rope::RopeStore;
 use precast_kernels::sample::{Sample, SampleAdvance};
 use precast_kernels::{attention::AttentionDecode, bits::BitsCompare, kv::KvStore};
 
 use super::{Attended, Heads, Ops};
 use crate::cache::{BitCounts, DecodeRows, KeyValueCache, RowState};
+use crate::rope::Rope;
 use crate::sampling::Sampling;
 use precast_core::plan::Tensor;
 
@@ -28,9 +32,29 @@ impl Ops<'_> {
         self.launch(name, KvStore { d: heads.head_dim, x: self.x }, args);
     }
 
+    /// Rotates queries, and stores rotated keys and values, of packed q, k and v.
+    pub fn rope_store(&mut self, name: &str, qkv: Tensor, heads: Heads, rope: Rope, cache: KeyValueCache) {
+        let DecodeRows { slots, positions, .. } = self.decode_rows();
+        let args = RopeStoreArgs {
+            qkv,
+            slot: slots,
+            position: positions,
+            cos: rope.cos,
+            sin: rope.sin,
+            keys: cache.keys,
+            values: cache.values,
+            rows: self.tokens,
+            slots: cache.slots,
+            seq_len: cache.seq_len,
+            heads: heads.query,
+            kv_heads: heads.key,
+        };
+        self.launch(name, RopeStore { d: heads.head_dim, x: self.x }, args);
+    }
+
     /// Lowers attention of each row to its own and all earlier keys of its slot.
     pub fn attention_decode(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: KeyValueCache) -> Attended {
-        let DecodeRows { slots, positions, .. } = self.decode_rows();
+        let DecodeRows { slots, positions, is_step, .. } = self.decode_rows();
         let o = self.rows(name, heads.query * heads.head_dim);
         let args = AttentionDecodeArgs {
             qkv,
@@ -45,6 +69,7 @@ impl Ops<'_> {
             heads: heads.query,
             kv_heads: heads.key,
             scale: heads.scale,
+            is_step: is_step.into(),
         };
         self.launch(name, AttentionDecode { d: heads.head_dim, window: heads.window, x: self.x }, args);
         Attended { o, lse: None }
@@ -52,7 +77,7 @@ impl Ops<'_> {
 
     /// Draws the next token of each row from its logits, and moves the row, whose token is in `ids`, on to it.
     pub fn sample(&mut self, name: &str, logits: Tensor, how: Sampling, (ids, state): (Tensor, RowState)) {
-        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens, self.decode_rows());
+        let (rows, DecodeRows { slots, positions, seq_len, .. }) = (self.tokens, self.decode_rows());
         let token = self.words("token", rows.into());
         let [log_prob, lse] = ["log_prob", "lse"].map(|part| self.statistics(part, rows.into()));
         let vocab = (logits.elems / u64::from(rows)) as u32;
@@ -93,7 +118,7 @@ impl Ops<'_> {
 
     /// Compares each row's logits with those expected at its place, `[slots, seq_len, vocab]`, bit by bit.
     pub fn compare_bits(&mut self, name: &str, logits: Tensor, expected: Tensor, counts: BitCounts<Tensor>) {
-        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens, self.decode_rows());
+        let (rows, DecodeRows { slots, positions, seq_len, .. }) = (self.tokens, self.decode_rows());
         let args = BitsCompareArgs {
             found: logits,
             expected,

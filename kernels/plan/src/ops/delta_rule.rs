@@ -113,8 +113,8 @@ impl Ops<'_> {
         (heads, weights): (DeltaRuleHeads, &DeltaRuleWeights),
         cache: DeltaRuleCache,
     ) -> Tensor {
-        let DecodeRows { slots: slot, positions: position, seq_len } = self.decode_rows();
-        let DeltaRuleCache { history, states, keys, scale, decay, inverse, change, slots } = cache;
+        let DecodeRows { slots: slot, positions: position, seq_len, .. } = self.decode_rows();
+        let DeltaRuleCache { history, states, rounded, keys, scale, decay, inverse, change, slots } = cache;
         let (rows, qkv) = (self.tokens, self.rows("conv", heads.channels));
         let args = ConvDecodeArgs {
             x: projected,
@@ -138,6 +138,7 @@ impl Ops<'_> {
             slot,
             position,
             states,
+            rounded,
             keys,
             scale,
             decay,

@@ -1,6 +1,7 @@
 // Attention of decoded rows on wgmma: a CTA is one warpgroup, whose rows are the query heads of a row that share a
 // key/value head, all at the row's position. Later positions of the pool are hidden, and zeros, whatever lies there.
-// Bound: memory. Reads the keys and values of a row's slot once, a tile ahead.
+// Bound: memory. Reads the keys and values of a row's slot once, a tile ahead, in a step from before the launch in front
+// has ended: that one stores the row's own.
 // Source: Dao, "FlashAttention-2", 2023; the mainloop of fwd.cu, for its bits.
 #include "attention/decode.cuh"
 #include "attention/wgmma/tile.cuh"
@@ -23,12 +24,12 @@ __device__ __forceinline__ Rows<false> dense_rows(address data, uint64_t element
 KERNEL(attention_decode_params) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const uint32_t lane = threadIdx.x % WARP;
-    begin_early();
     const DecodeRow row = decode_row(p);
     const uint32_t first = blockIdx.z * ROWS, own = row.position, end = own + 1; // first: head of the group
     const uint32_t q = shared_address(memory), stages = q + ROWS * KEY_D * 2;
     const Rows<false> o_heads = dense_rows(p.o, row.o);
     if (row.slot == IDLE_SLOT) {
+        begin_early();
         const float zeros[CHUNKS][4] = {};
         store_rows(o_heads, first, row.group, q, zeros, 1.0f);
         return;
@@ -38,15 +39,20 @@ KERNEL(attention_decode_params) {
     const uint32_t position[2] = {own, own}, first_position = own, last_position = own;
     const float scale_log2 = p.scale * LOG2_E;
 
-    copy_rows<ROWS, WARPGROUP>(q, dense_rows(p.qkv, row.queries), first, row.group);
+    const auto copy_tile = [&](uint32_t tile, uint32_t k, uint32_t v) {
+        copy_rows<KEYS, VARIANT_THREADS>(k, keys, tile * KEYS, end);
+        copy_rows<KEYS, VARIANT_THREADS>(v, values, tile * KEYS, end);
+    };
     const auto copy_stage = [&](uint32_t tile, uint32_t k, uint32_t v) {
-        if (tile < tiles) {
-            copy_rows<KEYS, VARIANT_THREADS>(k, keys, tile * KEYS, end);
-            copy_rows<KEYS, VARIANT_THREADS>(v, values, tile * KEYS, end);
-        }
+        if (tile < tiles) copy_tile(tile, k, v);
         cp_async_commit();
     };
-    copy_stage(first_tile, stages, stages + TILE_BYTES);
+    const bool is_ahead = p.is_step && first_tile + 1 < tiles; // of the row's own key
+    if (is_ahead) copy_tile(first_tile, stages, stages + TILE_BYTES);
+    begin_early();
+    copy_rows<ROWS, WARPGROUP>(q, dense_rows(p.qkv, row.queries), first, row.group);
+    if (!is_ahead) copy_tile(first_tile, stages, stages + TILE_BYTES);
+    cp_async_commit();
 
 #include "attention/wgmma/mainloop.cuh"
 

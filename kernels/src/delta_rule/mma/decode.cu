@@ -7,13 +7,16 @@
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/decode.cuh"
 #include "delta_rule/mma/tile.cuh"
+#include "early.cuh"
 
 enum : uint32_t {
     OWN = DELTA_BLOCK,    // rows of a fragment, and columns of a warp
     N = OWN / 8,          // fragments of accumulators in its columns
     BLOCKS = CHUNK / OWN, // of rows of a chunk
     STEPS = HEAD / OWN,   // of depth in a head
+    LINE = 128 / sizeof(bf16),
 };
+static_assert(VARIANT_THREADS * LINE == HEAD * HEAD, "a thread prefetches a line of the state");
 static_assert(VARIANT_THREADS == HEAD / OWN * WARP, "a warp for 16 columns of the state");
 static_assert(VARIANT_THREADS == 4 * CHUNK, "threads share a chunk's tokens by 4");
 static_assert(CHUNK * sizeof(float) == HEAD * sizeof(bf16), "a row of the system is as long as one of v_new");
@@ -63,11 +66,7 @@ struct Shared {
 // Starts copying a block: the slot's rows before it, then the run's in the chunk, then zeros; later blocks lack their
 // queries alone. The state, which is read last, comes to L2 meanwhile.
 __device__ __forceinline__ void copy(const Shared& s, const Decoded& own, Part part) {
-    constexpr uint32_t line = 128 / sizeof(float);
-    if (part.is_first && part.has_before)
-#pragma unroll
-        for (uint32_t i = 0; i < HEAD * HEAD / line / VARIANT_THREADS; i++)
-            prefetch_l2(own.state() + (opaque(threadIdx.x) + i * VARIANT_THREADS) * line);
+    if (part.is_first && part.has_before) prefetch_l2(own.rounded() + opaque(threadIdx.x) * LINE);
     // Rows from `top`, where the tile begins, up to the last block before `last`.
     const auto take = [&](const Tile<HEAD>& tile, uint32_t top, uint32_t last, const bf16* kept, uint32_t head) {
         const uint32_t rows = (last + OWN - 1) / OWN * OWN;
@@ -111,15 +110,22 @@ __device__ __forceinline__ void load_gates(const Shared& s, const Decoded& own, 
 
 // Computes the factors of queries and keys, and stores what value heads share. Tiles are there.
 __device__ __forceinline__ void load_factors(const Shared& s, const Decoded& own, Part part) {
-    const uint32_t row = threadIdx.x % CHUNK;
-    const bool is_query = threadIdx.x < CHUNK;
-    if (threadIdx.x < 2 * CHUNK && part.has(row)) {
-        const float factor = factor_of(is_query, [&](uint32_t i) {
-            const uint4_t packed = load_shared(is_query ? s.queries.at(row - part.top(), i) : s.keys.at(row, i));
-            return vector<bf16, 8>{packed.v[0], packed.v[1], packed.v[2], packed.v[3]};
-        });
-        (is_query ? s.gates->of_query : s.gates->of_key)[row] = factor;
-        if (!is_query && own.leads) own.scale()[row] = factor;
+    // Eight lanes share a query or a key, as factor_of() adds its eight sums.
+    const uint32_t row = part.top() + threadIdx.x / 16, e = threadIdx.x % 8;
+    const bool is_query = threadIdx.x / 8 % 2 == 0;
+    if (any_lane(part.has(row))) {
+        float sum = 0.0f;
+#pragma unroll
+        for (uint32_t i = 0; i < HEAD / 8; i++) {
+            const uint32_t at = is_query ? s.queries.at(row - part.top(), i) : s.keys.at(row, i);
+            const float value = unpack_bf16x2(load_shared_word(at + e / 2 * 4), e);
+            sum = fmaf(value, value, sum);
+        }
+        const float factor = factor_of(is_query, group_sum<8>(sum));
+        if (e == 0 && part.has(row)) {
+            (is_query ? s.gates->of_query : s.gates->of_key)[row] = factor;
+            if (!is_query && own.leads) own.scale()[row] = factor;
+        }
     }
     if (!own.leads) return;
     for (uint32_t n = part.begin * (HEAD / 8) + threadIdx.x; n < part.end * (HEAD / 8); n += VARIANT_THREADS) {
@@ -151,12 +157,7 @@ __device__ __forceinline__ void multiply_keys(const Shared& s, Part part) {
         else
             s.system[row * CHUNK + column] = -(gates.beta[row] * gates.of_key[row] * factor) * acc[n][e];
     }
-    if (!is_score) return;
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * N; i++) {
-        const uint32_t n = i / 2, half = i % 2;
-        s.scores.store(row_of(2 * half), block * OWN + n * 8 + column_of(0), acc[n][2 * half], acc[n][2 * half + 1]);
-    }
+    if (is_score) s.scores.store_rows(0, acc, {1.0f, 1.0f}, block * OWN);
 }
 
 // Appends the run's rows to the inverse by forward substitution: a thread owns a column.
@@ -199,18 +200,15 @@ __device__ __forceinline__ void round_inverse(const Shared& s, Part part) {
 
 // The warp's columns of the state, as operand b of each step.
 struct StateFragments {
-    uint32_t b[STEPS][2 * N];
+    uint4_t b[STEPS];
 
-    __device__ __forceinline__ void load(const float* state, bool is_there) {
-        const uint32_t lane = threadIdx.x % WARP;
-        const float* own = state + lane % 4 * 2 * HEAD + threadIdx.x / WARP * OWN + lane / 4;
+    // Of a step, in the rounded state.
+    static __device__ __forceinline__ uint4_t* of(bf16* rounded, uint32_t step) {
+        return (uint4_t*)rounded + (threadIdx.x / WARP * STEPS + step) * WARP + threadIdx.x % WARP;
+    }
+    __device__ __forceinline__ void load(bf16* rounded) {
 #pragma unroll
-        for (uint32_t step = 0; step < STEPS; step++)
-#pragma unroll
-            for (uint32_t i = 0; i < 2 * N; i++) {
-                const float* at = own + (step * OWN + i % 2 * 8) * HEAD + i / 2 * 8;
-                b[step][i] = is_there ? pack_bf16x2(at[0], at[HEAD]) : 0;
-            }
+        for (uint32_t step = 0; step < STEPS; step++) b[step] = *of(rounded, step);
     }
 };
 
@@ -232,8 +230,8 @@ __device__ __forceinline__ void read_state(float (&acc)[N][4], const Tile<HEAD>&
     for (uint32_t step = 0; step < STEPS; step++) {
         uint32_t fragment[4];
         a.load_a(fragment, row, step);
-        mma(acc[0], fragment, state.b[step][0], state.b[step][1]);
-        mma(acc[1], fragment, state.b[step][2], state.b[step][3]);
+        mma(acc[0], fragment, state.b[step].v[0], state.b[step].v[1]);
+        mma(acc[1], fragment, state.b[step].v[2], state.b[step].v[3]);
     }
 }
 
@@ -273,13 +271,8 @@ __device__ __forceinline__ void store_v_new(const Shared& s, uint32_t first, uin
     for (uint32_t m = first; m <= last; m++) {
         float v_new[N][4] = {};
         multiply_chunk(v_new, s.inverse, m * OWN, m, s.change);
-#pragma unroll
-        for (uint32_t i = 0; i < 2 * N; i++) {
-            const uint32_t n = i / 2, half = i % 2, row = m * OWN + row_of(2 * half);
-            const float by = factor(row);
-            s.v_new.store(row, threadIdx.x / WARP * OWN + n * 8 + column_of(0), by * v_new[n][2 * half],
-                          by * v_new[n][2 * half + 1]);
-        }
+        const uint32_t row = m * OWN + row_of(0);
+        s.v_new.store_rows(m * OWN, v_new, {factor(row), factor(row + 8)}, threadIdx.x / WARP * OWN);
     }
 }
 
@@ -323,12 +316,20 @@ __device__ __forceinline__ void move_state(const Shared& s, const Decoded& own, 
             });
 #pragma unroll
         for (uint32_t i = 0; i < 4 * N; i++) state[i % 4 / 2 * 8 * HEAD + i / 4 * 8 + i % 2] = acc[0][i / 4][i % 4];
+        // The rounded rows become fragments in the place of values, which have been read.
+        const uint32_t row = m % BLOCKS * OWN;
+        s.change.store_rows(row, acc[0], {1.0f, 1.0f}, threadIdx.x / WARP * OWN);
+        sync_warp();
+        uint32_t b[4];
+        s.change.load_b(b, row, threadIdx.x / WARP * 2);
+        *StateFragments::of(own.rounded(), m) = {b[0], b[1], b[2], b[3]};
     }
 }
 
 KERNEL(delta_rule_decode_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const Shared s(memory);
+    begin_early();
     const Decoded own(p);
     if (own.run.slot == IDLE_SLOT && threadIdx.x < HEAD) own.o(0)[threadIdx.x] = from_float<bf16>(0.0f);
 
@@ -344,7 +345,7 @@ KERNEL(delta_rule_decode_params) {
         sync_block();
         multiply_keys(s, part);
         sync_block(); // the system is there
-        if (part.is_first) state.load(own.state(), part.has_before);
+        if (part.is_first && part.has_before) state.load(own.rounded());
         substitute(s, own, part);
         replace_values(s, own, part, state);
         sync_block(); // the inverse is there, and the system has been read

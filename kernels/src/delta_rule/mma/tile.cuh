@@ -77,14 +77,14 @@ template <uint32_t columns> struct Tile {
         }
     }
 
-    // Stores a warp's accumulators as 16 rows from `row`, times factors of their halves.
+    // Stores a warp's accumulators as 16 rows from `row`, from `column`, times factors of their halves.
     template <uint32_t N>
     __device__ __forceinline__ void store_rows(uint32_t row, const float (&acc)[N][4],
-                                               const float (&factors)[2] = {1.0f, 1.0f}) const {
+                                               const float (&factors)[2] = {1.0f, 1.0f}, uint32_t column = 0) const {
 #pragma unroll
         for (uint32_t i = 0; i < 2 * N; i++) {
             const uint32_t n = i / 2, half = i % 2, lane = threadIdx.x % WARP;
-            store(row + lane / 4 + half * 8, n * 8 + lane % 4 * 2, factors[half] * acc[n][2 * half],
+            store(row + lane / 4 + half * 8, column + n * 8 + lane % 4 * 2, factors[half] * acc[n][2 * half],
                   factors[half] * acc[n][2 * half + 1]);
         }
     }

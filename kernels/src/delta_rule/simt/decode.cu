@@ -30,7 +30,7 @@ KERNEL(delta_rule_decode_params) {
         };
         const auto read = [&](const float* of) {
             float sum = 0.0f;
-            for (uint32_t i = 0; i < HEAD; i++) sum = fmaf(of[i], own.state()[i * HEAD + column], sum);
+            for (uint32_t i = 0; i < HEAD; i++) sum = fmaf(of[i], own.rounded()[fragment_index(i, column)], sum);
             return has_before ? sum : 0.0f;
         };
         const auto change = [&](uint32_t j) { return own.change()[j * HEAD + column]; };
@@ -80,7 +80,7 @@ KERNEL(delta_rule_decode_params) {
         for (uint32_t i = 0; i < HEAD; i++) {
             float sum = decayed(last) * (has_before ? own.state()[i * HEAD + column] : 0.0f);
             for (uint32_t j = 0; j < CHUNK; j++) sum = fmaf(chunk_key(j)[i], v_new[j][column], sum);
-            own.state()[i * HEAD + column] = sum;
+            own.state()[i * HEAD + column] = own.rounded()[fragment_index(i, column)] = sum;
         }
         sync_block(); // gates have been read
     }

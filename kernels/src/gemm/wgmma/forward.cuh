@@ -12,6 +12,6 @@ __device__ __forceinline__ void forward(const Params& p, uint32_t k, Epilogue& e
     const ExpertProblem problem = {{(const uint32_t*)p.tiles}, p.m, p.n, k, PARTS * p.n};
     gemm<false, false, ExpertScheduler<TILE_N / PARTS>>(p.maps, problem, epilogue);
 #else
-    gemm<false, false, TileScheduler<false, TILE_N / PARTS>>(p.maps, {p.m, p.n, k}, epilogue);
+    gemm<false, false, TileScheduler<false, TILE_N / PARTS>, true>(p.maps, {p.m, p.n, k}, epilogue);
 #endif
 }

@@ -58,8 +58,9 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
 // `scheduler` assigns tiles of a problem. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the
 // thread's first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use
 // SCRATCH bytes of shared memory per warp. Its Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2
-// n columns: half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major.
-template <bool a_mn, bool b_mn, typename Scheduler, typename Epilogue>
+// n columns: half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major. `b_ahead`: B
+// is weights, which the launch in front does not write: their producer does not wait for it.
+template <bool a_mn, bool b_mn, typename Scheduler, bool b_ahead = false, typename Epilogue>
 __device__ __forceinline__ void
 gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogue& epilogue) {
     typedef OperandTile<TILE_M, a_mn> A;
@@ -92,7 +93,7 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
         fence_mbarrier_init();
     }
     CLUSTER > 1 ? cluster_sync() : sync_block();
-    begin_early();
+    if (!b_ahead || PRODUCERS == 1 || warp != CONSUMERS * 4 + 1) begin_early();
 
     Scheduler scheduler(problem);
     typename Scheduler::Work work;

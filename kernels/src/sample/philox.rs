@@ -1,10 +1,8 @@
-//! Gumbel noise with the bits of `noise.cuh`.
-
-use super::polynomial::{ln, ln_1p};
+//! Random numbers with the bits of `philox.cuh`.
 
 /// Computes four random numbers: Philox4x32-10.
 #[inline(always)]
-pub(super) fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
+fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     let mut c = counter;
     for _ in 0..10 {
         let [a, b] = [(0xd251_1f53u32, c[0]), (0xcd9e_8d57, c[2])].map(|(m, c)| u64::from(m) * u64::from(c));
@@ -14,13 +12,11 @@ pub(super) fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     c
 }
 
-/// Computes -ln(-ln(1 - u)) for the u of a random number.
+/// Returns the 64 random bits of a position of a sequence, `[position, lower half, upper half]`.
 #[inline(always)]
-pub(super) fn gumbel(random: u32) -> f32 {
-    const UNIT: f32 = 1.0 / (1u64 << 32) as f32;
-    let unit = |number: u32| (number as f32).mul_add(UNIT, UNIT / 2.0);
-    let exponential = if random < 0x5555_5555 { -ln_1p(-unit(random)) } else { -ln(unit(!random)) };
-    -ln(exponential)
+pub(super) fn random(seed: u64, [position, low, high]: [u32; 3]) -> u64 {
+    let [first, second, ..] = philox([seed as u32, (seed >> 32) as u32], [0, position, low, high]);
+    u64::from(second) << 32 | u64::from(first)
 }
 
 #[cfg(test)]
@@ -41,15 +37,6 @@ mod tests {
         ];
         for (key, counter, expected) in answers {
             assert_eq!(philox(key, counter), expected);
-        }
-    }
-
-    #[test]
-    fn noise_is_gumbels_to_both_ends() {
-        for random in (0..=u32::MAX).step_by(65_521).chain([0, 1, 0x5555_5554, 0x5555_5555, u32::MAX]) {
-            let u = (f64::from(random) + 0.5) / 2.0f64.powi(32);
-            let exact = -(-(-u).ln_1p()).ln();
-            assert!((f64::from(gumbel(random)) - exact).abs() <= 4e-7 * exact.abs().max(1.0), "{random}");
         }
     }
 }
