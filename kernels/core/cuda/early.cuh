@@ -4,9 +4,9 @@
 #pragma once
 #include "types.h"
 
-// Waits until the launches before this one have ended and their results are there, then lets the next begin. Every
-// thread calls it before it reads or writes what another launch touches: whoever waits for this launch relies on that.
-// Call it in kernels whose launches fill the GPU or are short: CTAs of others would crowd on what was idle.
+// Waits until the launches before this one have ended and their results are there, then lets the next begin. A thread
+// calls it before it touches what the launch in front does: of those before that one all is there, as each waited. Call
+// it in kernels whose launches fill the GPU or are short: CTAs of others would crowd on what was idle.
 __device__ __forceinline__ void begin_early() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL // sm_90a: no other row was measured
     asm volatile("griddepcontrol.wait;" ::: "memory");

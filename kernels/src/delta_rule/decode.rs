@@ -1,9 +1,9 @@
 //! Rows in slots, with the bits of the forward pass.
 //!
-//! A slot keeps the state at the start of its chunk and, of the chunk's tokens so far, keys, their factors, decays,
-//! rows of `(I + A)^-1` and `beta (v - exp(G) k S)`: all that a later row of the chunk reads. The state moves where a
-//! chunk is full, as the forward pass moves it: from token to token it would have other bits. A run of rows takes its
-//! chunks in order; one that begins within a chunk ends there at the latest, as its CTAs share keys.
+//! A slot keeps the state at the start of its chunk, also rounded, as rows read it, and, of the chunk's tokens so far,
+//! keys, their factors, decays, rows of `(I + A)^-1` and `beta (v - exp(G) k S)`. The state moves where a chunk is
+//! full, as the forward pass moves it: from token to token it would have other bits. A run of rows takes its chunks in
+//! order; one that begins within a chunk ends there at the latest, as its CTAs share keys.
 
 use super::decode_host;
 use super::variants::GATES_BYTES;
