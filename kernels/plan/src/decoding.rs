@@ -43,9 +43,9 @@ pub fn bucket(rows: u32) -> u32 {
 /// Launches of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefill {
-    /// Rows of the smaller phase: those of a step of decoding.
+    /// Rows of the smallest phase: those of a step of decoding.
     pub few_rows: u32,
-    /// Rows of the larger phase, if there is one; else as many.
+    /// Rows of the largest.
     pub most_rows: u32,
     /// Tokens at whose multiples a prompt may be divided: a chunk of the gated delta rule, whose kernel demands that; 1
     /// for a model without.
@@ -55,20 +55,19 @@ pub struct Prefill {
 impl Prefill {
     pub(crate) fn of(config: &ModelConfig, slots: Slots) -> Self {
         let few_rows = bucket(slots.count);
-        let tokens = slots.count.saturating_mul(slots.seq_len).min(PREFILL_ROWS).next_multiple_of(few_rows);
-        let chunk = if config.has_delta_rule() { CHUNK } else { 1 };
-        Self { few_rows, most_rows: tokens.max(few_rows), chunk }
+        let most_rows = slots.count.saturating_mul(slots.seq_len).min(PREFILL_ROWS).next_multiple_of(few_rows);
+        Self { few_rows, most_rows, chunk: if config.has_delta_rule() { CHUNK } else { 1 } }
     }
 
-    /// Returns the rows of each phase.
+    /// Returns the rows of each phase, ascending: four times those of the one before, up to the most.
     pub fn phases(self) -> impl Iterator<Item = u32> {
-        let more = (self.most_rows > self.few_rows).then_some(self.most_rows);
-        [self.few_rows].into_iter().chain(more)
+        let more = move |rows: &u32| (*rows < self.most_rows).then(|| (4 * rows).min(self.most_rows));
+        std::iter::successors(Some(self.few_rows), more)
     }
 
-    /// Returns the rows of the phase that a launch of so many takes.
+    /// Returns the rows of the phase that a launch of so many takes: the smallest with room for them.
     pub fn phase_of(self, rows: usize) -> u32 {
-        if rows <= self.few_rows as usize { self.few_rows } else { self.most_rows }
+        self.phases().find(|phase| rows <= *phase as usize).unwrap_or(self.most_rows)
     }
 
     /// Divides the rows of prompts, one behind the other, into launches; `position` is a row's in its prompt.

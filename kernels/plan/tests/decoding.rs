@@ -1,5 +1,6 @@
 //! Decoding in the memory of training.
 
+use precast_kernels::abi::attention_decode_params;
 use precast_plan::decoding::{MOST_SLOTS, decode_phase, prefill_phase};
 use precast_plan::{category, human_bytes};
 
@@ -40,6 +41,20 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
         "{table}"
     );
     assert_eq!(MemoryTable::of(&alone.plan).shared, []);
+}
+
+/// In prompts the launch in front stores keys that rows of the same launch read.
+#[test]
+fn only_steps_read_keys_before_the_launch_in_front_has_ended() {
+    for plan in plans(Arch::Sm90a).map(|training| training.plan) {
+        for (phase, launch) in plan.phases.iter().flat_map(|phase| phase.launches().map(move |launch| (phase, launch)))
+        {
+            if launch.key.op() == "attention.decode" {
+                let params: attention_decode_params = bytemuck::pod_read_unaligned(&launch.params);
+                assert_eq!(params.is_step == 1, phase.name.starts_with("decode."), "{}", phase.name);
+            }
+        }
+    }
 }
 
 /// Rows of any length are micro-batches by a step's kernels, and take no memory beyond full ones but for their list.

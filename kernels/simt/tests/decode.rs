@@ -166,6 +166,7 @@ fn decodes(d: u32, window: Option<u32>, x: Dtype, arch: Arch) {
         heads,
         kv_heads,
         scale,
+        is_step: 1, // the pool is complete
         ..Default::default()
     };
     let operands = [

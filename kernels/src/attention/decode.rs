@@ -134,8 +134,9 @@ impl Reference for AttentionDecode {
 
     fn samples(&self) -> Vec<Self::Params> {
         // Grouped, ungrouped, groups of several tiles, more tiles of keys than stages.
-        [(1, 1, 1, 1, 1), (5, 6, 33, 3, 3), (3, 3, 70, 34, 2), (2, 3, 97, 66, 1), (12, 14, 260, 3, 1)]
-            .map(|(rows, slots, seq_len, heads, kv_heads)| Self::Params {
+        [(1, 1, 1, 1, 1, 1), (5, 6, 33, 3, 3, 0), (3, 3, 70, 34, 2, 1), (2, 3, 97, 66, 1, 0), (12, 14, 260, 3, 1, 1)]
+            .map(|(rows, slots, seq_len, heads, kv_heads, is_step)| Self::Params {
+                is_step,
                 rows,
                 slots,
                 seq_len,

@@ -196,7 +196,10 @@ fn an_on_policy_run_is_planned_with_the_slots_that_fit() {
     let line = format!("  {:<14} {:>12}  {bytes:>16} bytes  (chosen)", 128, human_bytes(bytes));
     assert!(text.contains(&line), "{text}");
     let phases: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("phase ")?.split(' ').next()).collect();
-    assert_eq!(phases[3..], ["micro", "update", "teacher", "prefill.128", "prefill.2048", "decode.64", "decode.128"]);
+    assert_eq!(
+        phases[3..],
+        ["micro", "update", "teacher", "prefill.128", "prefill.512", "prefill.2048", "decode.64", "decode.128"]
+    );
     // Without anything to compare with they are as many as the sequences.
     assert_eq!(on_policy(Target::of(Arch::Sm89), SlotChoice::Auto).to_json()["rollouts"]["slots"], 300);
     let failure = on_policy(room(), SlotChoice::Count(300)).check().unwrap_err();
