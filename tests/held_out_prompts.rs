@@ -10,7 +10,8 @@ use crate::support::prelude::*;
 /// A run of four steps on rows of ids.
 fn run(case: &Case, (out, held_out): (&str, &str), arguments: impl Texts) -> Command {
     let steps = "--data prompts.jsonl --seq-len 24 --grad-accum 4 --lr 1e-2 --steps 4 --eval-every 2";
-    let loss = "--beta 1 --alpha 1 --temperature 1 --eval-data";
+    // By this seed some of the completions end by themselves.
+    let loss = "--seed 3 --beta 1 --alpha 1 --temperature 1 --eval-data";
     case.distill(out, [&[steps, loss, held_out], &arguments.each()[..]].concat())
 }
 
@@ -67,8 +68,8 @@ fn completions_are_scored_alike_in_any_slots_parts_and_ranks() {
     assert!(stderr.contains(said), "{stderr}");
 }
 
-/// A run says of completions what it says of the same tokens as data, to the last bit, and trains the same. Losses are
-/// added in another order: of these models and tokens the sums have the same bits, of other vocabularies not all have.
+/// A run says of completions what it says of the same tokens as data, and trains the same. Losses are added in another
+/// order, which changes their last bits.
 #[test]
 fn the_loss_of_completions_is_that_of_the_same_tokens() {
     let case = case();
@@ -87,7 +88,16 @@ fn the_loss_of_completions_is_that_of_the_same_tokens() {
         let tokens = if name == "own" { "--max-tokens 9" } else { "" };
         run(&case, (&again, "written.jsonl"), [how, tokens]).succeeds();
         let [completed, read] = [name, &again].map(|out| scores(&case, out).pop().unwrap());
-        assert_eq!(completed, read, "{name}");
+        assert_eq!(completed.eval_tokens, read.eval_tokens, "{name}");
+        let losses = |score: &HeldOutRecord| {
+            [score.eval_loss, score.eval_kd_loss, score.eval_ce_loss].map(|loss| loss.expect("completions have losses"))
+        };
+        for (completed, read) in losses(&completed).into_iter().zip(losses(&read)) {
+            assert!(
+                (completed - read).abs() <= 4.0 * f64::from(f32::EPSILON) * read.abs(),
+                "{name}: {completed} and {read}"
+            );
+        }
         assert!(case.weights(name) == case.weights(&again), "{name}: an evaluation changes steps");
     }
 }
