@@ -10,8 +10,7 @@ use crate::support::prelude::*;
 /// A run of four steps on rows of ids.
 fn run(case: &Case, (out, held_out): (&str, &str), arguments: impl Texts) -> Command {
     let steps = "--data prompts.jsonl --seq-len 24 --grad-accum 4 --lr 1e-2 --steps 4 --eval-every 2";
-    // By this seed some of the completions end by themselves.
-    let loss = "--seed 3 --beta 1 --alpha 1 --temperature 1 --eval-data";
+    let loss = "--beta 1 --alpha 1 --temperature 1 --eval-data";
     case.distill(out, [&[steps, loss, held_out], &arguments.each()[..]].concat())
 }
 
@@ -39,7 +38,8 @@ fn completions_are_scored_alike_in_any_slots_parts_and_ranks() {
     for (name, how) in HOW {
         let out = |more: &str| format!("{name}-{more}");
         let with = |more: &str, arguments: &str| {
-            let of_all = "--max-tokens 9 --replicas 4 --final both --checkpoint-every 2";
+            // By this seed some of the completions end by themselves.
+            let of_all = "--seed 3 --max-tokens 9 --replicas 4 --final both --checkpoint-every 2";
             run(&case, (&out(more), "held-out.jsonl"), [how, of_all, arguments]).succeeds();
         };
         with("one", "");
@@ -62,20 +62,20 @@ fn completions_are_scored_alike_in_any_slots_parts_and_ranks() {
         assert_ne!(scores[0].eval_kd_loss, scores[1].eval_kd_loss);
     }
     // Longer ones do not compare with these: the best step is one of those after them.
-    let longer = "--precision bf16 --max-tokens 10 --replicas 4 --steps 6 --resume";
+    let longer = "--seed 3 --precision bf16 --max-tokens 10 --replicas 4 --steps 6 --resume";
     let [_, stderr] = run(&case, ("data-one", "held-out.jsonl"), longer).says();
     let said = "--eval-data has other tokens than before: the best checkpoint is that of the steps after 4";
     assert!(stderr.contains(said), "{stderr}");
 }
 
-/// A run says of completions what it says of the same tokens as data, and trains the same. Losses are added in another
-/// order, which changes their last bits.
+/// A run says of completions what it says of the same tokens as data, to the last bit, and trains the same. Losses are
+/// added in another order: of these models, tokens and this seed the sums have the same bits, of others not all have.
 #[test]
 fn the_loss_of_completions_is_that_of_the_same_tokens() {
     let case = case();
     token_file(case.dir.path(), "held-out.bin", 25 * 3, 96);
     for (name, how) in HOW {
-        run(&case, (name, "held-out.bin"), [how, "--max-tokens 9 --prompt-tokens 5"]).succeeds();
+        run(&case, (name, "held-out.bin"), [how, "--seed 1 --max-tokens 9 --prompt-tokens 5"]).succeeds();
         let row = |SampleRecord { prompt, completion, reference, .. }: SampleRecord| {
             let ids = |text: &str| text.split(' ').map(|id| id.parse().unwrap()).collect::<Vec<u32>>();
             let (prompt, completion) = (ids(&prompt), ids(&completion));
@@ -85,19 +85,10 @@ fn the_loss_of_completions_is_that_of_the_same_tokens() {
         let samples = list(&case.record(name)["samples"]);
         case.write("written.jsonl", samples.into_iter().map(row).collect::<String>());
         let again = format!("{name}-again");
-        let tokens = if name == "own" { "--max-tokens 9" } else { "" };
+        let tokens = if name == "own" { "--seed 1 --max-tokens 9" } else { "--seed 1" };
         run(&case, (&again, "written.jsonl"), [how, tokens]).succeeds();
         let [completed, read] = [name, &again].map(|out| scores(&case, out).pop().unwrap());
-        assert_eq!(completed.eval_tokens, read.eval_tokens, "{name}");
-        let losses = |score: &HeldOutRecord| {
-            [score.eval_loss, score.eval_kd_loss, score.eval_ce_loss].map(|loss| loss.expect("completions have losses"))
-        };
-        for (completed, read) in losses(&completed).into_iter().zip(losses(&read)) {
-            assert!(
-                (completed - read).abs() <= 4.0 * f64::from(f32::EPSILON) * read.abs(),
-                "{name}: {completed} and {read}"
-            );
-        }
+        assert_eq!(completed, read, "{name}");
         assert!(case.weights(name) == case.weights(&again), "{name}: an evaluation changes steps");
     }
 }
