@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: cb3e777286f754190ad9a5326407fe42ea5e67537ca368a0f05b547ad565088f
-// Body: 7eb96a69db17bb09f6aea10cd2469b180df101e0aae5268d334d02cbb0a9ec6e
+// Headers: b2f4eed8fb68b32c84a449589b6f9c4cb648245f15881b5c94f9941597078931
+// Body: f014b4c03696cb511bba4053adcbc919238cc3d473f75878e418cb9e89a661c1
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -278,7 +278,7 @@ parameters! {
         scalar kv_heads(u32);
         /// factor of the scores
         scalar scale(f32);
-        /// 1 if no two rows share a slot: then earlier keys are there before the launch in front has ended
+        /// 1 if no two rows share a slot: earlier keys are there before the launch in front ends
         scalar is_step(u32);
         internal reserved(u32);
     }
@@ -2030,9 +2030,9 @@ parameters! {
     /// Parameter block of `rope.store`.
     /// Heads have the bits of `rope.fwd`. No two rows have the same slot and position.
     pub struct rope_store_params, RopeStoreArgs {
-        /// `[rows, heads + 2 * kv_heads, d]` x, update: in each row query heads, then keys and values, which stay
+        /// `[rows, heads + 2 * kv_heads, d]` x, update: in each row queries, then keys and values, which stay
         operand qkv(ReadWrite => self.x, rows * (heads + 2 * kv_heads) * d);
-        /// `[rows]` u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT: such a row stays
+        /// `[rows]` u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT: it stays
         operand slot(Read => Dtype::U32, rows, Content::Slots(p.slots));
         /// `[rows]` u32, read, ids(seq_len): the row's, in its sequence
         operand position(Read => Dtype::U32, rows, Content::Ids(p.seq_len));
@@ -2059,7 +2059,7 @@ parameters! {
     p.slots] {
         bytes = rows * (8 + 4 * d + (2 * heads + 4 * kv_heads) * d * self.x.bytes());
     }
-    /// Rotates query heads of rows in place, and stores keys, rotated, and values in a pool.
+    /// Rotates query heads of rows in place, and stores rotated keys and values in a pool.
     kernel RopeStore = "rope.store" { d: u32, x: Dtype };
 }
 

@@ -63,11 +63,12 @@ __device__ __forceinline__ float largest(const vector<bf16, 8>& values) {
     return fmaxf(unpack_bf16x2(pair, 0), unpack_bf16x2(pair, 1));
 }
 
+__device__ __forceinline__ bool is_finite(float value) { return (bits_of(value) & 0x7f800000u) != 0x7f800000u; }
 // True if no element is infinite or NaN.
 template <typename T, uint32_t n> __device__ __forceinline__ bool all_finite(const vector<T, n>& values) {
     bool result = true;
 #pragma unroll
-    for (uint32_t i = 0; i < n; i++) result &= (bits_of(values[i]) & 0x7f800000u) != 0x7f800000u;
+    for (uint32_t i = 0; i < n; i++) result &= is_finite(values[i]);
     return result;
 }
 // Two at a time: an exponent of ones carries into the sign, which was masked.

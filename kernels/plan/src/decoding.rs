@@ -23,7 +23,7 @@ pub const MOST_SLOTS: u32 = BUCKETS[BUCKETS.len() - 1];
 pub const MOST_STOPS: u32 = 16;
 
 /// Rows of prompts in a launch at most, where slots hold that many tokens: a forward pass of so many fills a GPU.
-pub const PREFILL_ROWS: u32 = 2048;
+const PREFILL_ROWS: u32 = 2048;
 
 /// Returns the name of the phase that stores keys and values of so many rows of prompts, and has no head.
 pub fn prefill_phase(rows: u32) -> String {

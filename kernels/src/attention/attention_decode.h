@@ -20,7 +20,7 @@ typedef struct attention_decode_params {
     uint32_t heads;    ///< query heads
     uint32_t kv_heads; ///< key and value heads
     float scale;       ///< factor of the scores
-    uint32_t is_step;  ///< 1 if no two rows share a slot: then earlier keys are there before the launch in front has ended
+    uint32_t is_step;  ///< 1 if no two rows share a slot: earlier keys are there before the launch in front ends
     uint32_t reserved;
 } attention_decode_params;
 

@@ -1,5 +1,5 @@
-// A random number of a row, by Philox4x32-10: seed, sequence and position decide it, and nothing else, so that it depends
-// neither on the row nor on the thread.
+// A random number of a row, by Philox4x32-10: seed, sequence and position decide it, and nothing else, so that it
+// depends neither on the row nor on the thread.
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
 #pragma once
 #include "device.cuh"

@@ -30,7 +30,8 @@ __device__ __forceinline__ uint64_t lowest_rank(const sample_params& p, Row<widt
 // Draws a token in proportion to its weight: the first that the weights up to it take above a number uniform below
 // their total, which is returned. A warp sums a part of the row, and the part that reaches the number is divided anew.
 template <uint32_t width, typename Weight>
-__device__ __forceinline__ uint64_t draw(Row<width> row, uint64_t random, Scratch& scratch, Weight weight, uint32_t& token) {
+__device__ __forceinline__ uint64_t draw(Row<width> row, uint64_t random, Scratch& scratch, Weight weight,
+                                         uint32_t& token) {
     enum : uint32_t { WARPS = VARIANT_THREADS / WARP };
     const auto add = [](uint64_t a, uint64_t b) { return a + b; };
     uint64_t total = 0, target = 0;
@@ -83,12 +84,14 @@ template <uint32_t width> __device__ __forceinline__ void sample(const sample_pa
             const uint64_t lowest = lowest_rank(p, row, scratch, scaled);
             const uint32_t* sequence = (const uint32_t*)p.sequence + 2 * uint64_t(index);
             const uint64_t random = philox(p.seed, {((const uint32_t*)p.position)[index], sequence[0], sequence[1]});
-            if (inverse == 1.0f && lowest == 0) // of all tokens, by the weights of the log-sum-exp
-                total[0] = draw(row, random, scratch, [&](float logit, uint32_t) { return weight_of(logit - top); }, token);
+            const auto of_all = [&](float logit, uint32_t) { return weight_of(logit - top); };
+            const auto of_kept = [&](float logit, uint32_t id) {
+                return rank_of(logit, id) >= lowest ? weight_of(scaled(logit)) : 0;
+            };
+            if (inverse == 1.0f && lowest == 0) // the weights of the log-sum-exp
+                total[0] = draw(row, random, scratch, of_all, token);
             else
-                draw(row, random, scratch, [&](float logit, uint32_t id) {
-                    return rank_of(logit, id) >= lowest ? weight_of(scaled(logit)) : 0;
-                }, token);
+                draw(row, random, scratch, of_kept, token);
         }
         if (total[0] == 0) {
             row.each([&](uint32_t, float logit) { total[0] += weight_of(logit - top); });

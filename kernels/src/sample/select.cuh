@@ -19,7 +19,6 @@ __device__ __forceinline__ uint32_t ascending(float value) {
 __device__ __forceinline__ uint64_t rank_of(float logit, uint32_t id) {
     return uint64_t(ascending(logit) >> (32 - LOGIT_BITS)) << 32 | uint32_t(~id);
 }
-__device__ __forceinline__ bool is_finite(float value) { return (bits_of(value) & 0x7f800000u) != 0x7f800000u; }
 
 // A row of logits, of which each thread takes some vectors.
 template <uint32_t width> struct Row {
@@ -27,8 +26,8 @@ template <uint32_t width> struct Row {
     const KEY_X* logits;
     uint32_t vocab;
 
-    // Calls `take` with the first id and the logits of vectors from `begin` to `end`, of which each of `threads` threads
-    // takes the next, while two more are on their way, and then `after_each`, which whole warps reach together.
+    // Calls `take` with the first id and the logits of vectors from `begin` to `end`, of which each of `threads`
+    // threads takes the next, while two more are on their way, and then `after_each`, which whole warps reach together.
     template <typename Take, typename After>
     __device__ __forceinline__ void each_vector(uint32_t begin, uint32_t end, uint32_t threads, Take take,
                                                 After after_each) const {

@@ -1,7 +1,7 @@
 // Attention of decoded rows on wgmma: a CTA is one warpgroup, whose rows are the query heads of a row that share a
 // key/value head, all at the row's position. Later positions of the pool are hidden, and zeros, whatever lies there.
-// Bound: memory. Reads the keys and values of a row's slot once, a tile ahead, in a step from before the launch in front
-// has ended: that one stores the row's own.
+// Bound: memory. Reads the keys and values of a row's slot once, a tile ahead, in a step from before the end of the
+// launch in front, which stores the row's own.
 // Source: Dao, "FlashAttention-2", 2023; the mainloop of fwd.cu, for its bits.
 #include "attention/decode.cuh"
 #include "attention/wgmma/tile.cuh"
