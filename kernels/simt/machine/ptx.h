@@ -312,6 +312,7 @@ __attribute__((noinline, no_sanitize("thread", "alignment"))) void wgmma_s8(T&&.
     template <typename... T> SIMT_INLINE void wgmma_mma_async_sync_aligned_m64n##n##k32_s32_s8_s8(T&&... operands) { \
         wgmma_s8<n>(static_cast<T&&>(operands)...); \
     }
+SIMT_WGMMA_S8(64)
 SIMT_WGMMA_S8(128)
 SIMT_WGMMA_S8(192)
 SIMT_WGMMA_S8(224)

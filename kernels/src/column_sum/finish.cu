@@ -4,8 +4,10 @@
 // are still in L2. Source: the gradient of y = x W^T + b with respect to b.
 #include "device.cuh"
 #include "column_sum.h"
+#include "early.cuh"
 
 KERNEL(column_sum_finish_params) {
+    begin_early();
     constexpr uint32_t depth = VARIANT_THREADS / WARP;
     __shared__ float sums[depth][WARP];
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;

@@ -3,6 +3,7 @@
 // shape alone, so the order of additions is fixed.
 // Bound: memory. Reads x once. Source: the gradient of y = x W^T + b with respect to b.
 #include "column_sum.h"
+#include "early.cuh"
 #include "vector.cuh"
 
 enum : uint32_t { DEPTH = VARIANT_THREADS / WARP };
@@ -38,6 +39,7 @@ template <uint32_t width> __device__ __forceinline__ void partial_sums(const col
 }
 
 KERNEL(column_sum_partial_params) {
+    begin_early();
     if (p.n % WIDTH_OF(KEY_X) == 0)
         partial_sums<WIDTH_OF(KEY_X)>(p);
     else

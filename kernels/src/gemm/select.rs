@@ -228,12 +228,13 @@ mod tests {
             assert_eq!(tile(op, dtype, (64, 896, 4864), arch).0, 64, "{op:?} {dtype:?} {arch}");
         }
         // A decoding step: qkv, o, down.
-        let columns = |rows| {
-            [(1152, 896), (896, 896), (896, 4864)]
-                .map(|(n, k)| tile(GemmOp::Fwd, Dtype::Bf16, (rows, n, k), Arch::Sm90a))
-        };
-        assert_eq!([64, 256].map(columns), [[(64, 64); 3]; 2]);
-        assert_eq!(columns(512), [(128, 64), (64, 64), (64, 64)]);
+        for dtype in [Dtype::Bf16, Dtype::I8] {
+            let columns = |rows| {
+                [(1152, 896), (896, 896), (896, 4864)].map(|(n, k)| tile(GemmOp::Fwd, dtype, (rows, n, k), Arch::Sm90a))
+            };
+            assert_eq!([64, 256].map(columns), [[(64, 64); 3]; 2], "{dtype:?}");
+            assert_eq!(columns(512), [(128, 64), (64, 64), (64, 64)], "{dtype:?}");
+        }
     }
 
     #[test]

@@ -4,10 +4,12 @@
 // Sources: Ashkboos et al., "QuaRot", 2024 (arXiv 2404.00456); Fino and Algazi, "Unified Matrix Treatment of the Fast
 // Walsh-Hadamard Transform", 1976.
 enum : unsigned { ROW = KEY_K };
+#include "early.cuh"
 #include "int8.h"
 #include "int8/row.cuh"
 
 KERNEL(int8_quantize_params) {
+    begin_early();
     const uint32_t row = row_of_thread(p.rows);
     Vector x[PER_THREAD]; // all loads are in flight together
     load_row(x, (const KEY_X*)p.x + uint64_t(row) * ROW, row < p.rows);

@@ -2,6 +2,7 @@
 // rows of one partial sum; each of its row groups takes every ROWS-th of them with its share of dgamma in registers,
 // then the groups add them up in a fixed order: no atomics, no second pass.
 #pragma once
+#include "early.cuh"
 #include "gamma.cuh"
 
 // A thread's share of a row of every operand.
@@ -26,6 +27,7 @@ struct Loaded {
 };
 
 KERNEL(rmsnorm_bwd_params) {
+    begin_early();
     __shared__ float scratch[2][VARIANT_THREADS / WARP]; // one for a row, the other for the next
     const uint32_t group = threadIdx.x / VARIANT_ROW_THREADS;
     Vector gamma[PER_THREAD];

@@ -2,6 +2,7 @@
 // (gate.cuh). The sigmoid is recomputed from the saved gate: cheaper than reading it back. A few CTAs per token.
 // Bound: memory, in 16-byte vectors where the row length allows it.
 // Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+#include "early.cuh"
 #include "gate.cuh"
 #include "swiglu/segment.cuh"
 
@@ -29,6 +30,7 @@ template <uint32_t width> __device__ __forceinline__ void backward(const swiglu_
 }
 
 KERNEL(swiglu_bwd_params) {
+    begin_early();
     if (p.n % WIDTH_OF(KEY_X) == 0)
         backward<WIDTH_OF(KEY_X)>(p);
     else

@@ -2,6 +2,7 @@
 // joint projection. A few CTAs per token, a vector per thread.
 // Bound: memory, in 16-byte vectors where the row length allows it.
 // Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+#include "early.cuh"
 #include "gate.cuh"
 #include "swiglu/segment.cuh"
 
@@ -20,6 +21,7 @@ template <uint32_t width> __device__ __forceinline__ void forward(const swiglu_f
 }
 
 KERNEL(swiglu_fwd_params) {
+    begin_early();
     if (p.n % WIDTH_OF(KEY_X) == 0)
         forward<WIDTH_OF(KEY_X)>(p);
     else

@@ -2,6 +2,7 @@
 // warpgroup, and loops over tiles of keys and values (mainloop.cuh). Tiles with most keys start first.
 // Bound: tensor cores, and next to them the exponentials: one per 2 d multiply-adds, at 16 a clock and SM against 4096.
 // Source: Dao, "FlashAttention-2", 2023; Shah et al., "FlashAttention-3", 2024 (overlap).
+#include "early.cuh"
 #include "attention/wgmma/tile.cuh"
 
 enum : uint32_t {
@@ -15,6 +16,7 @@ enum : uint32_t {
 };
 
 KERNEL(attention_fwd_params) {
+    begin_early();
     DYNAMIC_SHARED(unsigned char, memory);
     const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
     const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, kv_head = blockIdx.x % p.kv_heads;

@@ -5,11 +5,13 @@
 // Sources: Shazeer, "GLU Variants Improve Transformer", 2020; int8/quantize.cu.
 #define INT8
 enum : unsigned { ROW = KEY_N }; // columns of either
+#include "early.cuh"
 #include "gate.cuh"
 #include "int8/row.cuh"
 #include "swiglu.h"
 
 KERNEL(swiglu_bwd_params) {
+    begin_early();
     __shared__ uint32_t scratch[VARIANT_THREADS / WARP];
     const uint32_t token = row_of_thread(p.tokens);
     const bool valid = token < p.tokens;

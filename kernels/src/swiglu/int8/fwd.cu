@@ -5,11 +5,13 @@
 // Sources: Shazeer, "GLU Variants Improve Transformer", 2020; int8/quantize.cu.
 #define INT8
 enum : unsigned { ROW = KEY_N };
+#include "early.cuh"
 #include "gate.cuh"
 #include "int8/row.cuh"
 #include "swiglu.h"
 
 KERNEL(swiglu_fwd_params) {
+    begin_early();
     const uint32_t token = row_of_thread(p.tokens);
     const bool valid = token < p.tokens;
     const KEY_X* row = (const KEY_X*)p.gate_up + uint64_t(token) * 2 * ROW;
