@@ -63,7 +63,7 @@ pub fn all() -> Result<()> {
 }
 
 /// Target folder of copies. Cargo takes two packages of one name and version, each the root of its workspace, for one.
-const OF_COPIES: &str = "target/mistaken/target";
+pub const OF_COPIES: &str = "target/mistaken/target";
 
 /// Plants a mistake in a copy of an example, and reads the message.
 fn planted(example: &str, mistake: &Mistake) -> Result<()> {
@@ -106,7 +106,7 @@ fn bundles() -> Result<()> {
 }
 
 /// Copies an example with edits of its files; as far below the checkout as the example is.
-fn copied(example: &str, edits: &[Edit]) -> Result<PathBuf> {
+pub fn copied(example: &str, edits: &[Edit]) -> Result<PathBuf> {
     let (copy, from) =
         (root().canonicalize()?.join("target/mistaken").join(example), format!("docs/examples/{example}"));
     if copy.exists() {

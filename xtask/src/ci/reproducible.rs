@@ -11,6 +11,7 @@ use precast_aot::home;
 
 use super::checkout::copy_checkout;
 use crate::build::{flags, reproducible, whole};
+use crate::examples;
 use crate::release::environment::cargo_home;
 use crate::run::{output, step};
 
@@ -42,7 +43,26 @@ pub fn check() -> Result<()> {
         step(&format!("a bundle with {threads} threads"), &mut build)?;
     }
     same("precast.bundle", &plain, &noisy)?;
-    one_changed_character(&plain)
+    one_changed_character(&plain)?;
+    plain_kernels(dir.path())
+}
+
+/// Builds kernels of CUDA and PTX that know nothing of this project, here and in a copy with a cache of its own, and
+/// compares their bundles.
+fn plain_kernels(dir: &Path) -> Result<()> {
+    let [here, there] = ["here", "there"].map(|name| dir.join(name));
+    toolchain(&there)?;
+    let build = |folder: &Path, target: &str, to: &Path| {
+        examples::command(folder, target, &["build"]).map(|mut build| {
+            build.env("PRECAST_BUNDLE", to.join("plain.bundle"));
+            build
+        })
+    };
+    step("plain kernels", &mut build(Path::new("docs/examples/plain"), "target", &here)?)?;
+    let mut again = build(&examples::copied("plain", &[])?, examples::OF_COPIES, &there)?;
+    noise(again.env("PRECAST_HOME", there.join("target/precast")));
+    step("plain kernels in another directory and a noisy environment", &mut again)?;
+    same("plain.bundle", &here, &there)
 }
 
 /// Compares a file in two directories.
