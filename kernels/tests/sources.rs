@@ -53,10 +53,10 @@ fn a_source_includes_what_it_needs() {
     }
 }
 
-/// The runtime lets launches of these overlap. No kernel of few CTAs that move much is among them: they would crowd on
-/// the multiprocessors that the launch before left idle.
+/// The runtime lets launches of these overlap. Each was measured: CTAs that crowd on the multiprocessors which the launch
+/// before left idle can cost more than they hide.
 #[test]
-fn launches_of_rows_gemms_and_decoding_overlap() {
+fn launches_that_gain_by_it_overlap() {
     let begins_early = |source: &&Source| source.mentions("griddepcontrol.launch_dependents");
     let all = sources();
     let early: Vec<&str> = all.values().filter(begins_early).map(|source| source.path).collect();

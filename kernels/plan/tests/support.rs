@@ -2,7 +2,8 @@
 
 pub(crate) use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use precast_kernels::{Access, Arch, Block, Dtype, Format, Key, KeyVariant};
+pub(crate) use precast_core::plan::{Launch, Phase, Touch};
+pub(crate) use precast_kernels::{Access, Arch, Block, Dtype, Format, KERNELS, Key, KeyVariant};
 pub(crate) use precast_plan::guard::GUARD;
 pub(crate) use precast_plan::staged::CERTIFY;
 pub(crate) use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MASTERS, MICRO, TEACHER, UPDATE, of_teacher};
@@ -60,10 +61,32 @@ pub(crate) fn count(plan: &Plan, phase: &str, of: &str, key: &str) -> u32 {
     nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().contains(key))).count() as u32
 }
 
-/// Asserts that a build has every kernel of a plan.
+/// Asserts that a build has every kernel of a plan, and that weights which are read ahead are there.
 pub(crate) fn assert_covered(built: &BTreeSet<KeyVariant>, plan: &Plan) {
     let missing: Vec<_> = keys(plan).into_iter().filter(|pair| !built.contains(pair)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+    plan.phases.iter().for_each(weights_are_there);
+}
+
+/// Forward GEMMs read weights before the launch in front has ended, where both overlap: none that overlaps writes them.
+fn weights_are_there(phase: &Phase) {
+    let mut written: Vec<(Touch, &Launch)> = Vec::new();
+    for (node, launch) in phase.nodes.iter().filter_map(|node| Some((node, node.launch()?))) {
+        let touches = node.touches();
+        let reads = touches.iter().filter(|touch| touch.name == "w" && touch.access == Access::Read);
+        for weights in reads.filter(|_| ["gemm.fwd", "gemm.swiglu"].contains(&launch.key.op())) {
+            let overlaps = |(touch, _): &&(Touch, &Launch)| {
+                touch.buffer == weights.buffer
+                    && touch.offset < weights.offset + weights.bytes
+                    && weights.offset < touch.offset + touch.bytes
+            };
+            let Some((_, writer)) = written.iter().rev().find(overlaps) else { continue };
+            let variant = KERNELS.select(&writer.key, &writer.params, Arch::Sm90a);
+            let source = KeyVariant { key: writer.key.clone(), variant }.source();
+            assert!(!source.mentions("griddepcontrol"), "{} reads what {} wrote", launch.key, writer.key);
+        }
+        written.extend(touches.into_iter().filter(|touch| touch.access != Access::Read).map(|touch| (touch, launch)));
+    }
 }
 
 /// Returns all that each node waits for, transitively.

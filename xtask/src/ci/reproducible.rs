@@ -1,5 +1,5 @@
-//! Checks that two builds that share only sources, compilers and linker give the same bytes, and that one changed
-//! character in a kernel's source changes that family's kernels and no other.
+//! Checks that two builds that share only sources, compilers and linker give the same bytes, also of plain kernels and
+//! PTX, and that one changed character in a kernel's source changes that family's kernels and no other.
 
 use std::fs;
 use std::os::unix::fs::symlink;
