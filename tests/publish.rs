@@ -1,5 +1,7 @@
 //! The artifact as a user handles it: published on a full disk, signed, taken by a trainer or refused, read by others.
 
+use precast_kernels::Arch;
+
 use crate::support::prelude::*;
 
 #[test]
@@ -7,8 +9,8 @@ fn artifact_is_read_by_a_reader_written_from_its_specification() {
     skip_if!(lacks_compiler());
     let case = Case::empty();
     // A reader knows nothing of what kernels compute: a few do.
-    let build = "build --arch sm_89,sm_90,sm_90_portable,sm_121 --key rmsnorm.fwd --key cast --out every.bundle";
-    case.aot(build).succeeds();
+    let rows = Arch::GPUS.map(Arch::argument).join(",");
+    case.aot(format!("build --arch {rows},sm_90_portable --key rmsnorm.fwd --key cast --out every.bundle")).succeeds();
     let mut reader = Command::new("python3");
     reader.arg(root().join("tests/read_bundle.py")).arg(case.path("every.bundle"));
     let listed = reader.succeeds();
@@ -22,7 +24,7 @@ fn artifact_is_read_by_a_reader_written_from_its_specification() {
     };
     let expected: Vec<String> = coded.iter().map(row).collect();
     assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
-    for arch in ["sm_89", "sm_90a", "sm_90_portable", "sm_121"] {
+    for arch in Arch::GPUS.map(Arch::name).into_iter().chain(["sm_90_portable"]) {
         assert!(listed.lines().any(|line| line.starts_with(&format!("{arch} "))), "{arch}");
     }
     // Ours reads each architecture as the compiler calls it.

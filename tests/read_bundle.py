@@ -21,7 +21,8 @@ ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 NAMES = b"\0.precast\0.nv_fatbin\0.shstrtab\0"
 MAGIC, OLDER, DOMAIN = b"PRECAST\x02", b"PRECAST\x01", b"precast.manifest"
-CAPABILITIES = {"sm_89": 89, "sm_90_portable": 90, "sm_90a": 90, "sm_121": 121}  # and sim, which has no machine code
+CAPABILITIES = {"sm_80": 80, "sm_86": 86, "sm_89": 89, "sm_90_portable": 90, "sm_90a": 90, "sm_100": 100, "sm_120": 120,
+                "sm_121": 121}  # and sim, which has no machine code
 
 # The manifest's body: a dict is a record with its fields in order, a pair is a list or an option of its second half.
 CODE = dict(entry="string", sha256="digest", size="u64", registers="u32", shared="u32", stack="u32", threads="u32")
