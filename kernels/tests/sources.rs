@@ -53,7 +53,7 @@ fn a_source_includes_what_it_needs() {
     }
 }
 
-/// The runtime lets launches of these overlap. Each was measured: CTAs that crowd on the multiprocessors which the launch
+/// The runtime lets launches of these overlap. Each was measured: CTAs that crowd on multiprocessors which the launch
 /// before left idle can cost more than they hide.
 #[test]
 fn launches_that_gain_by_it_overlap() {
