@@ -1,4 +1,4 @@
-//! Lines of a program's sources that no sample executes. g++ begins each block of code with a call.
+//! Lines of a program's sources that no sample executes, whole or in part. g++ begins each block of code with a call.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,42 +21,47 @@ pub(crate) const CALLED_ALONE: &str = "-Wl,--gc-sections";
 /// Function that is called.
 const CALLED: &str = "__sanitizer_cov_trace_pc";
 
-/// A file, and a line in it.
-pub(crate) type SourceLine = (String, u32);
+/// A file, a line in it, and the compiler's number of one of its blocks, as of a branch and what follows.
+pub(crate) type CodeBlock = (String, u32, u32);
 
 /// Blocks of code of all programs, by their places.
 #[derive(Default)]
-pub(crate) struct Branches(Mutex<BTreeMap<SourceLine, Line>>);
+pub(crate) struct Branches(Mutex<BTreeMap<(String, u32), Line>>);
 
-/// A line that begins a block.
+/// A line that begins blocks, and whether each was executed.
 struct Line {
-    executed: bool,
+    blocks: BTreeMap<u32, bool>,
     text: String,
 }
 
 impl Branches {
     /// Adds the blocks of a program of a source: lines of its files, and whether they were executed.
-    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = (SourceLine, bool)>) {
+    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = (CodeBlock, bool)>) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let file = source.file();
-        for (place, executed) in blocks {
-            let (name, number) = &place;
+        for ((name, number, block), executed) in blocks {
             let is_named = |header: &str| {
                 name.strip_suffix(header).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
             };
             let header =
                 source.headers.iter().filter(|(header, _)| is_named(header)).max_by_key(|(header, _)| header.len());
-            let Some(text) = (*name == file).then_some(source.text).or(header.map(|(_, text)| *text)) else { continue };
-            let text = text.lines().nth((*number as usize).saturating_sub(1)).unwrap_or_default().trim().to_owned();
-            lines.entry(place).or_insert(Line { executed: false, text }).executed |= executed;
+            let Some(text) = (name == file).then_some(source.text).or(header.map(|(_, text)| *text)) else { continue };
+            let text = text.lines().nth((number as usize).saturating_sub(1)).unwrap_or_default().trim().to_owned();
+            let line = lines.entry((name, number)).or_insert(Line { blocks: BTreeMap::new(), text });
+            *line.blocks.entry(block).or_default() |= executed;
         }
     }
 
-    /// Returns `file:line: text` of each line that no sample executes, but for traps.
+    /// Returns `file:line: text` of each line with a block that no sample executes, but for traps. Inlined code counts
+    /// where it is written: one of its calls that no sample makes is not named.
     pub fn unexecuted(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = lines.iter().filter(|(_, line)| !line.executed && !traps(&line.text));
-        missing.map(|((file, number), line)| format!("{file}:{number}: {}", line.text)).collect()
+        let missing = lines.iter().filter(|(_, line)| !line.blocks.values().all(|executed| *executed));
+        let named = missing.filter(|(_, line)| !traps(&line.text)).map(|((file, number), line)| {
+            let part = if line.blocks.values().any(|executed| *executed) { " (a part of it)" } else { "" };
+            format!("{file}:{number}: {}{part}", line.text)
+        });
+        named.collect()
     }
 }
 
@@ -98,12 +103,12 @@ pub(crate) fn calls(object: &[u8], shared: &[u8]) -> Option<Vec<u64>> {
     Some(calls)
 }
 
-/// Returns file and line of each call that returns to an address: of what is inlined, where it is written. None for a
+/// Returns the block of each call that returns to an address: of what is inlined, where it is written. None for a
 /// line of the machine.
 ///
 /// # Errors
 /// [`CompileError::Io`] where addr2line does not answer.
-pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<SourceLine>>, CompileError> {
+pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<CodeBlock>>, CompileError> {
     let addr2line =
         Command::new("addr2line").arg("--exe").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let output = addr2line.and_then(|mut child| {
@@ -124,11 +129,12 @@ pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<Source
     }
 }
 
-/// Parses a line of addr2line.
-fn place(line: &str) -> Option<SourceLine> {
-    let line = line.split(" (discriminator").next()?.strip_prefix(SOURCES)?.strip_prefix('/')?;
-    let (file, number) = line.trim_start_matches("./").rsplit_once(':')?;
-    Some((file.to_owned(), number.parse().ok()?))
+/// Parses a line of addr2line: `file:line`, with ` (discriminator N)` for blocks but the first. Copies that an
+/// optimization made of a block differ in bits above the lowest eight.
+fn place(line: &str) -> Option<CodeBlock> {
+    let (line, block) = line.split_once(" (discriminator ").unwrap_or((line, "0)"));
+    let (file, number) = line.strip_prefix(SOURCES)?.strip_prefix('/')?.trim_start_matches("./").rsplit_once(':')?;
+    Some((file.to_owned(), number.parse().ok()?, block.trim_end_matches(')').parse::<u32>().ok()? & 0xff))
 }
 
 #[cfg(test)]
@@ -138,28 +144,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_nothing_executes_are_named_but_for_traps() {
+    fn lines_and_parts_that_nothing_executes_are_named_but_for_traps() {
         let source = Source {
             path: "k/a.cu",
-            text: "one();\ntwo(); // no trap\n__trap();\ntrapezoid();",
+            text: "one();\ntwo(); // no trap\n__trap();\ntrapezoid();\nif (a && b) c();",
             headers: &[("b.h", "other();"), ("ab.h", "header();")],
             common: &source::AS_IT_IS,
         };
         let file = source.file();
-        let at = |file: &str, line, executed| ((file.to_owned(), line), executed);
+        let at = |file: &str, line, executed| ((file.to_owned(), line, 0), executed);
+        let part = |block, executed| ((file.clone(), 5, block), executed);
         let branches = Branches::default();
         // A second build reaches what the first does not.
         branches.add(&source, [at(&file, 1, false), at(&file, 2, false), at(&file, 3, false), at(&file, 4, false)]);
         branches.add(&source, [at(&file, 1, true), at("k/ab.h", 1, false), at("elsewhere.h", 1, false)]);
-        let expected =
-            [format!("{file}:2: two(); // no trap"), format!("{file}:4: trapezoid();"), "k/ab.h:1: header();".into()];
+        branches.add(&source, [part(0, true), part(1, false), part(2, false)]);
+        branches.add(&source, [part(1, true)]);
+        let expected = [
+            format!("{file}:2: two(); // no trap"),
+            format!("{file}:4: trapezoid();"),
+            format!("{file}:5: if (a && b) c(); (a part of it)"),
+            "k/ab.h:1: header();".into(),
+        ];
         assert_eq!(branches.unexecuted(), expected);
     }
 
     #[test]
-    fn a_line_of_addr2line_is_a_file_and_a_number() {
-        let read = |line: &str| place(line).map(|(file, number)| format!("{file} {number}"));
-        assert_eq!(read("/simt/./k/a.cu:12 (discriminator 3)"), Some("k/a.cu 12".to_owned()));
+    fn a_line_of_addr2line_is_a_file_a_line_and_a_block() {
+        let read = |line: &str| place(line).map(|(file, number, block)| format!("{file} {number} {block}"));
+        assert_eq!(read("/simt/./k/a.cu:12 (discriminator 3)"), Some("k/a.cu 12 3".to_owned()));
+        assert_eq!(read("/simt/k/a.cu:7 (discriminator 513)"), Some("k/a.cu 7 1".to_owned()));
+        assert_eq!(read("/simt/k/a.cu:7"), Some("k/a.cu 7 0".to_owned()));
         assert_eq!((read("??:0"), read("/usr/include/math.h:3")), (None, None));
     }
 }

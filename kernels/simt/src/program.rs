@@ -9,7 +9,7 @@ use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_core::Geometry;
 
-use crate::branches::{self, SourceLine};
+use crate::branches::{self, CodeBlock};
 use crate::cost::Count;
 use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
@@ -145,11 +145,11 @@ impl Program {
         since.iter().map(|count| Count::new(count, self.base)).collect()
     }
 
-    /// Returns file and line of each block of code, and whether it was executed.
+    /// Returns each block of code by its place, and whether it was executed.
     ///
     /// # Errors
     /// [`CompileError::Io`] where addr2line does not answer.
-    pub(crate) fn executed(&self) -> Result<Vec<(SourceLine, bool)>, CompileError> {
+    pub(crate) fn executed(&self) -> Result<Vec<(CodeBlock, bool)>, CompileError> {
         if self.blocks.is_empty() {
             return Ok(Vec::new());
         }
