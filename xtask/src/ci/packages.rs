@@ -12,7 +12,7 @@ use crate::run::{cargo, output, step};
 use crate::setup;
 
 /// Size limit of a compressed package, bytes: lock files take most of the largest, and no fixture is as large.
-const MOST_BYTES: u64 = 4 << 20;
+const MOST_BYTES: u64 = 2 << 20;
 
 /// Fields of a package that a registry shows.
 const SHOWN: [&str; 5] = ["description", "license", "readme", "keywords", "categories"];
