@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: b2f4eed8fb68b32c84a449589b6f9c4cb648245f15881b5c94f9941597078931
-// Body: f014b4c03696cb511bba4053adcbc919238cc3d473f75878e418cb9e89a661c1
+// Headers: ad3db6ec6dbb97be024a3d6a39e247f3c7bfabefebbf67f50c2ade5cb8082ae4
+// Body: 51f7812a2597b2f645e2a4eabcd180025ca7c81c49bf50dd49537129f40d5f31
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -2030,7 +2030,7 @@ parameters! {
     /// Parameter block of `rope.store`.
     /// Heads have the bits of `rope.fwd`. No two rows have the same slot and position.
     pub struct rope_store_params, RopeStoreArgs {
-        /// `[rows, heads + 2 * kv_heads, d]` x, update: in each row queries, then keys and values, which stay
+        /// `[rows, heads + 2 * kv_heads, d]` x, update: in each row queries, then keys and values
         operand qkv(ReadWrite => self.x, rows * (heads + 2 * kv_heads) * d);
         /// `[rows]` u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT: it stays
         operand slot(Read => Dtype::U32, rows, Content::Slots(p.slots));

@@ -53,8 +53,8 @@ fn a_source_includes_what_it_needs() {
     }
 }
 
-/// The runtime lets launches of these overlap. Each was measured: CTAs that crowd on multiprocessors which the launch
-/// before left idle can cost more than they hide.
+/// The runtime lets launches of these overlap, as measurements of whole steps chose them: CTAs that crowd on
+/// multiprocessors which the launch before left idle can cost more than they hide.
 #[test]
 fn launches_that_gain_by_it_overlap() {
     let begins_early = |source: &&Source| source.mentions("griddepcontrol.launch_dependents");

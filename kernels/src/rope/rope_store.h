@@ -7,7 +7,7 @@
 ///
 /// Heads have the bits of `rope.fwd`. No two rows have the same slot and position.
 typedef struct rope_store_params {
-    address qkv;       ///< [rows, heads + 2 * kv_heads, d] x, update: in each row queries, then keys and values, which stay
+    address qkv;       ///< [rows, heads + 2 * kv_heads, d] x, update: in each row queries, then keys and values
     address slot;      ///< [rows] u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT: it stays
     address position;  ///< [rows] u32, read, ids(seq_len): the row's, in its sequence
     address cos;       ///< [seq_len, d / 2] f32, read, uniform(-1.0, 1.0)

@@ -1,5 +1,5 @@
-// Rotary embedding of rows in slots, see rotate.cuh: queries in place, keys on their way to the pool, which takes values
-// as they are.
+// Rotary embedding of rows in slots, see rotate.cuh: queries in place, keys on their way to the pool, which takes
+// values as they are.
 // A thread takes one vector of positions in HEADS neighboring query and key heads, or one vector of values.
 // Bound: launch; memory where rows are many. Reads queries, keys and values once and writes them once.
 // Source: Su et al., "RoFormer", 2021.
