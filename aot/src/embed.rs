@@ -233,7 +233,7 @@ impl Embed {
         };
         for Part { name, strictness, command, .. } in unlocked {
             let lacks = format!("no lock {}: {command} writes it", lock::path(&directory, name).display());
-            if !any_allowed && *strictness == Strictness::Required {
+            if !any_allowed && *strictness != Strictness::Optional {
                 return Err(refused(&lacks));
             }
             instruct(format_args!("warning={lacks}"));

@@ -25,10 +25,10 @@ pub struct Part {
 pub enum Strictness {
     /// It is there, and a build has the kernels in it.
     Required,
+    /// It is there, and a build may have some of the kernels in it.
+    Shared,
     /// If it is there, a build has the kernels in it.
     Optional,
-    /// A build may have some of the kernels in it, and others without a file.
-    Partial,
 }
 
 /// Differences of a build from its locks.
@@ -36,7 +36,7 @@ pub enum Strictness {
 pub struct Comparison<'p> {
     /// Every difference once, sorted.
     pub changes: Vec<Change>,
-    /// Parts without a lock file that are not [`Strictness::Partial`].
+    /// Parts without a lock file.
     pub unlocked: Vec<&'p Part>,
 }
 
@@ -107,9 +107,14 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<Lock>, LockFileError>
 
 /// Selects a manifest's entries of a part, on these architectures.
 pub fn of(manifest: &Manifest, part: &Part, archs: &[Arch]) -> Lock {
-    let name = |arch: Arch| part.keys.on(arch).into_iter().map(move |pair| (arch.to_string(), pair.to_string()));
+    select(&Lock::of(manifest), &part.keys, archs)
+}
+
+/// Selects a lock's entries of these keys, on these architectures.
+pub fn select(lock: &Lock, keys: &BuildKeys, archs: &[Arch]) -> Lock {
+    let name = |arch: Arch| keys.on(arch).into_iter().map(move |pair| (arch.to_string(), pair.to_string()));
     let names: BTreeSet<(String, String)> = archs.iter().copied().flat_map(name).collect();
-    Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
+    lock.filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }
 
 /// Writes a part's kernels on these architectures into its lock file; those of other architectures stay.
@@ -139,19 +144,16 @@ pub fn compare<'p>(
     let wanted = |arch: &str| archs.iter().any(|wanted| wanted.name() == arch);
     let locked = |arch: &str| Arch::GPUS.iter().any(|target| target.name() == arch);
     for part in parts {
-        let lock = match read(directory, &part.name)? {
-            Some(lock) => lock,
-            None if part.strictness == Strictness::Partial => Lock::default(),
-            None => {
-                comparison.unlocked.push(part);
-                continue;
-            }
+        let Some(lock) = read(directory, &part.name)? else {
+            comparison.unlocked.push(part);
+            continue;
         };
         let built = of(manifest, part, archs).filtered(|arch, _| locked(arch));
-        let changes = lock.filtered(|arch, _| wanted(arch)).compare(&built).into_iter();
-        comparison.changes.extend(
-            changes.filter(|change| part.strictness != Strictness::Partial || !matches!(change, Change::Missing(_))),
-        );
+        let lock = match part.strictness {
+            Strictness::Shared => select(&lock, &part.keys, archs),
+            Strictness::Required | Strictness::Optional => lock.filtered(|arch, _| wanted(arch)),
+        };
+        comparison.changes.extend(lock.compare(&built));
     }
     comparison.changes.sort_by_key(ToString::to_string);
     comparison.changes.dedup();

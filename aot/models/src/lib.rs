@@ -5,4 +5,4 @@ mod model;
 mod selection;
 
 pub use model::{Model, ModelError};
-pub use selection::{LOCK, Selection, UNLAUNCHED};
+pub use selection::{BUILT_IN, LOCK, Selection};

@@ -13,8 +13,8 @@ use precast_plan::{ModelConfig, build_keys};
 use crate::kernels;
 use crate::model::Model;
 
-/// Name of the lock of kernels that no model launches.
-pub const UNLAUNCHED: &str = "unlaunched";
+/// Name of the lock that built-in models share with kernels that none of them launches.
+pub const BUILT_IN: &str = "built-in";
 
 /// Directory of the lock files: they are a part of this package.
 const LOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/locks");
@@ -97,31 +97,26 @@ impl Selection {
         Embed::of(self.request()).locked_in(std::hint::black_box(LOCKS), self.locked())
     }
 
-    /// Returns what has a lock: each model, and the selected kernels that no built-in model launches.
+    /// Returns what has a lock: built-in models together, with selected kernels that none of them launches, and each
+    /// other model.
     pub fn locked(&self) -> Vec<Part> {
         let built_in: Vec<String> = Model::built_in().into_iter().map(|model| model.name).collect();
-        let part = |name: &str, strictness, command: String, selection: Self| Part {
-            name: name.to_owned(),
-            keys: selection.build_keys(),
-            strictness,
-            command,
-        };
-        let of_model = |model: &Model| {
-            // A user's model needs no lock.
-            let is_built_in = built_in.contains(&model.name);
-            let (strictness, command) = match is_built_in {
-                true => (Strictness::Required, LOCK.to_owned()),
-                false => (Strictness::Optional, format!("{LOCK} --model {}", quoted(&model.name))),
-            };
-            part(&model.name, strictness, command, Self { models: vec![model.clone()], ..Self::default() })
-        };
-        let mut parts: Vec<Part> = self.models.iter().map(of_model).collect();
-        if !self.keys.is_empty() {
-            let unlaunched = kernels::unlaunched();
-            let keys = self.keys.iter().filter(|key| unlaunched.contains(key)).cloned().collect();
-            // A selection may name fewer kernels than are locked.
-            parts.push(part(UNLAUNCHED, Strictness::Partial, LOCK.to_owned(), Self { keys, ..Self::default() }));
+        let (models, own): (Vec<Model>, Vec<Model>) =
+            self.models.iter().cloned().partition(|model| built_in.contains(&model.name));
+        let unlaunched = if self.keys.is_empty() { Vec::new() } else { kernels::unlaunched() };
+        let keys: Vec<Key> = self.keys.iter().filter(|key| unlaunched.contains(key)).cloned().collect();
+        let mut parts = Vec::new();
+        if !(models.is_empty() && keys.is_empty()) {
+            let keys = Self { models, keys, ..Self::default() }.build_keys();
+            let (name, command) = (BUILT_IN.to_owned(), LOCK.to_owned());
+            parts.push(Part { name, keys, strictness: Strictness::Shared, command });
         }
+        // A user's model needs no lock.
+        parts.extend(own.into_iter().map(|model| {
+            let (name, command) = (model.name.clone(), format!("{LOCK} --model {}", quoted(&model.name)));
+            let keys = Self::of_models(vec![model], Vec::new()).build_keys();
+            Part { name, keys, strictness: Strictness::Optional, command }
+        }));
         parts
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use precast_aot::home;
+use precast_aot::{home, lock};
+use precast_models::BUILT_IN;
 
 use super::checkout::copy_checkout;
 use crate::build::{flags, reproducible, whole};
@@ -139,12 +140,9 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);
     let message = String::from_utf8_lossy(&check.stderr);
     let changed: Vec<&str> = message.lines().filter(|line| line.starts_with("  ")).collect();
-    let lock = fs::read_dir(checkout.join("aot/models/locks"))?.filter_map(|entry| Some(entry.ok()?.path()));
-    let locks: Vec<PathBuf> = lock.filter(|path| path.extension().is_some_and(|e| e == "lock")).collect();
-    let mut expected = 0;
-    for lock in locks {
-        expected += fs::read_to_string(lock)?.lines().filter(|line| is_its(line)).count();
-    }
+    let lock = fs::read_to_string(lock::path(&checkout.join("aot/models/locks"), BUILT_IN))?;
+    let expected = lock.lines().filter(|line| is_its(line)).count();
+    ensure!(expected > 0, "no swiglu.fwd is locked");
     ensure!(
         changed.len() == expected && changed.iter().all(|line| line.contains("CHANGED") && is_its(line)),
         "expected {expected} changed swiglu.fwd kernels and no others:\n{message}"

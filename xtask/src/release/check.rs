@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use precast_aot::lock;
 use precast_fatbins::{Digest, TrustedKey, signature_path};
 use precast_kernels::Arch;
-use precast_models::{Model, UNLAUNCHED};
+use precast_models::{BUILT_IN, LOCK, Model, Selection};
 use precast_system::files;
 use serde_json::Value;
 
@@ -88,19 +88,15 @@ fn rows(manifest: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every model has a lock with every row; kernels that no model launches have one, too.
+/// Checks that every kernel of every model is locked on every row.
 fn locks(directory: &Path) -> Result<()> {
-    let read = |name: &str| {
-        let path = lock::path(directory, name);
-        let lock = lock::read(directory, name)?.with_context(|| format!("{} is not there", path.display()))?;
-        Ok::<_, anyhow::Error>((path, lock))
-    };
-    read(UNLAUNCHED)?;
+    let path = lock::path(directory, BUILT_IN);
+    let lock = lock::read(directory, BUILT_IN)?.with_context(|| format!("{} is not there", path.display()))?;
     for model in Model::built_in() {
-        let (path, lock) = read(&model.name)?;
-        let lacks = Arch::GPUS.into_iter().find(|row| lock.filtered(|arch, _| arch == row.name()).is_empty());
-        if let Some(row) = lacks {
-            bail!("{} has no kernel of {row}", path.display());
+        let (name, keys) = (model.name.clone(), Selection::of_models(vec![model], Vec::new()).build_keys());
+        for row in Arch::GPUS {
+            let lacks = keys.on(row).len() - lock::select(&lock, &keys, &[row]).len();
+            ensure!(lacks == 0, "{} lacks {lacks} kernels of {name} on {row}: {LOCK} writes it", path.display());
         }
     }
     Ok(())
@@ -252,19 +248,17 @@ all = [\"sm_80\", \"sm_86\", \"sm_89\", \"sm_90\", \"sm_100\", \"sm_120\", \"sm_
         let own = crate::run::root().join("aot/models/locks");
         locks(&own).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        for entry in fs::read_dir(&own).unwrap() {
-            let path = entry.unwrap().path();
-            fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
-        }
-        let changed = dir.path().join("qwen3-8b.lock");
-        let text = fs::read_to_string(&changed).unwrap();
-        let without: Vec<&str> = text.lines().filter(|line| !line.starts_with("sm_100")).collect();
-        assert!(without.len() < text.lines().count());
+        let changed = dir.path().join("built-in.lock");
+        let text = fs::read_to_string(own.join("built-in.lock")).unwrap();
+        // Qwen2.5-1.5B alone launches it.
+        let without: Vec<&str> =
+            text.lines().filter(|line| !line.starts_with("sm_100 embedding.bwd{h=1536,x=bf16}[")).collect();
+        assert_eq!(without.len() + 1, text.lines().count());
         fs::write(&changed, without.join("\n") + "\n").unwrap();
         let message = refused(locks(dir.path()));
-        assert!(message.contains("qwen3-8b.lock has no kernel of sm_100"), "{message}");
+        assert!(message.contains("built-in.lock lacks 1 kernels of qwen2.5-1.5b on sm_100"), "{message}");
         fs::remove_file(&changed).unwrap();
-        assert!(refused(locks(dir.path())).contains("qwen3-8b.lock is not there"));
+        assert!(refused(locks(dir.path())).contains("built-in.lock is not there"));
     }
 
     #[test]

@@ -44,8 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let lock::Comparison { changes, unlocked } = lock::compare(&built.manifest, &parts, &request.archs, &directory)?;
     if arguments.locked {
         if let Some(part) = unlocked.first() {
-            let model = part.name.clone();
-            return Err(Failure::NoLock { path: lock::path(&directory, &model), model });
+            return Err(Failure::NoLock { path: lock::path(&directory, &part.name), command: part.command.clone() });
         }
         if !changes.is_empty() {
             return Err(lock::NotLocked { directory, changes, command: LOCK.to_owned() }.into());

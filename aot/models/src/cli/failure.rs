@@ -29,12 +29,12 @@ pub enum Failure {
     /// Kernels differ from the locked ones.
     #[error(transparent)]
     NotLocked(#[from] NotLocked),
-    /// A model has no lock.
-    #[error("no lock for model {model}: {} is not there\nprecast-aot lock --model {model} writes it", path.display())]
+    /// A lock file is missing.
+    #[error("no lock {}: {command} writes it", path.display())]
     NoLock {
-        model: String,
-        /// Expected path of the lock.
+        /// Where it was looked for.
         path: PathBuf,
+        command: String,
     },
     /// A bundle cannot be published, or a published one must not be used.
     #[error(transparent)]

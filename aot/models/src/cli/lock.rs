@@ -1,10 +1,10 @@
 //! `precast-aot lock`
 
 use clap::Args;
-use precast_aot::lock;
+use precast_aot::lock::{self, Strictness};
 use precast_fatbins::Lock;
 use precast_kernels::Arch;
-use precast_models::{LOCK, Selection, UNLAUNCHED, kernels};
+use precast_models::{LOCK, Selection, kernels};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
@@ -35,20 +35,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         refuse_inputs(&lock::path(&directory, &part.name), &arguments.models.files())?;
     }
     let built = arguments.compiler.build(&selection.request())?;
-    let of = |part: lock::Part| (lock::of(&built.manifest, &part, &selection.archs), part.name);
-    let mut locks: Vec<(Lock, String)> = parts.into_iter().map(of).collect();
-    // Kernels that are launched by now leave that lock.
-    if all && selection.keys.is_empty() && lock::path(&directory, UNLAUNCHED).exists() {
-        locks.push((Lock::default(), UNLAUNCHED.to_owned()));
-    }
     let mut changed = Vec::new();
-    for (new, name) in locks {
-        let path = lock::path(&directory, &name);
-        let old = match lock::read(&directory, &name) {
+    for part in &parts {
+        let path = lock::path(&directory, &part.name);
+        let old = match lock::read(&directory, &part.name) {
             // A file of an older version is replaced whole.
             Err(lock::LockFileError::Parse { .. }) | Ok(None) => Lock::default(),
             read => read?.unwrap_or_default(),
         };
+        let own = lock::of(&built.manifest, part, &selection.archs);
+        // Other models' kernels stay in the lock that they share.
+        let new = if part.strictness == Strictness::Shared && !all { old.clone().merged(own) } else { own };
         let changes = old.compare(&new);
         say!("{}: {}, {} changed", path.display(), count(new.len(), "module"), changes.len());
         if !arguments.check {

@@ -1,13 +1,15 @@
 //! `precast-aot publish` and `precast-aot fetch`
 
 use precast_kernels::KERNELS;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use precast_aot::home;
+use precast_aot::lock::{self, Part};
 use precast_aot::publish::{self, title};
-use precast_aot::{home, lock};
-use precast_fatbins::{Bundle, Digest};
-use precast_models::Selection;
+use precast_core::shell::quoted;
+use precast_fatbins::{Bundle, Digest, Lock};
+use precast_models::{LOCK, Model, Selection};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
@@ -53,16 +55,8 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
         (publish::PublishError::Bundle(error), Some(path)) => Failure::Bundle { path: path.clone(), error },
         (error, _) => error.into(),
     };
-    let directory = arguments.locks.directory();
     let read = Bundle::read(&bundle, &KERNELS).and_then(|read| read.verify().map(|()| read));
-    let models = read.map_err(|error| failure(error.into()))?.manifest().built_for.clone();
-    let mut locks = Vec::new();
-    for model in models {
-        let lock = lock::read(&directory, &model)?;
-        let lock =
-            lock.ok_or_else(|| Failure::NoLock { path: lock::path(&directory, &model), model: model.clone() })?;
-        locks.push((model, lock));
-    }
+    let locks = locks_of(&read.map_err(|error| failure(error.into()))?, &arguments.locks.directory())?;
     let sign = |bytes: &[u8]| arguments.key.sign(bytes).map_err(|error| error.to_string());
     let signer: Option<publish::Signer<'_>> = if arguments.key.is_given() { Some(&sign) } else { None };
     let layout = publish::publish(&bundle, &KERNELS, &locks, signer).map_err(failure)?;
@@ -70,6 +64,25 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     let signed = if arguments.key.is_given() { "signed" } else { "not signed: no --key" };
     say!("{}: bundle {}, {}, {signed}", arguments.to.display(), Digest::of(&bundle), count(locks.len(), "lock"));
     Ok(())
+}
+
+/// Returns the locks of the models that a bundle is built for, by name; of the shared one, their kernels' lines.
+fn locks_of(bundle: &Bundle<'_>, directory: &Path) -> Result<Vec<(String, Lock)>, Failure> {
+    let built_for = &bundle.manifest().built_for;
+    let mut built_in = Model::built_in();
+    let own = built_for.iter().filter(|name| built_in.iter().all(|model| model.name != **name)).map(|name| {
+        let lock = lock::read(directory, name)?;
+        let command = format!("{LOCK} --model {}", quoted(name));
+        Ok((name.clone(), lock.ok_or_else(|| Failure::NoLock { path: lock::path(directory, name), command })?))
+    });
+    let mut locks: Vec<(String, Lock)> = own.collect::<Result<_, Failure>>()?;
+    built_in.retain(|model| built_for.contains(&model.name));
+    for Part { name, keys, command, .. } in Selection::of_models(built_in, Vec::new()).locked() {
+        let lock = lock::read(directory, &name)?;
+        let lock = lock.ok_or_else(|| Failure::NoLock { path: lock::path(directory, &name), command })?;
+        locks.push((name, lock::select(&lock, &keys, &bundle.archs())));
+    }
+    Ok(locks)
 }
 
 #[derive(Args)]

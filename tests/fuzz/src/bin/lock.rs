@@ -6,7 +6,7 @@ use precast_fuzz::fixture;
 
 precast_fuzz::target!(
     || {
-        let whole = String::from_utf8(fixture("aot/models/locks/smollm2-135m.lock")).expect("text");
+        let whole = String::from_utf8(fixture("aot/models/locks/built-in.lock")).expect("text");
         let lines: Vec<String> = whole.lines().map(|line| format!("{line}\n")).collect();
         [1, 12].map(|count| lines[..count.min(lines.len())].concat().into_bytes()).into()
     },
