@@ -2,16 +2,18 @@
 //! with kernels from all of them. No path leaves a package.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::release::environment::cargo_home;
 use crate::run::{cargo, output, step};
 use crate::setup;
 
-/// Size limit of a compressed package, bytes: lock files take most of the largest, and no fixture is as large.
+/// Size limit of a compressed package, bytes: sources and the lock stay far below it, and no fixture is as large.
 const MOST_BYTES: u64 = 2 << 20;
 
 /// Fields of a package that a registry shows.
@@ -21,18 +23,29 @@ const SHOWN: [&str; 5] = ["description", "license", "readme", "keywords", "categ
 pub fn check() -> Result<()> {
     setup::compiler()?;
     let published = published()?;
+    // Cargo takes a package of one version for the one that it has unpacked and built: both places are new.
+    let dir = tempfile::tempdir()?;
+    let [home, target] = ["cargo", "target"].map(|name| dir.path().join(name));
+    let [own, registry] = [cargo_home()?, home.clone()].map(|home| home.join("registry"));
+    fs::create_dir_all(&registry)?;
+    ["index", "cache"].into_iter().try_for_each(|name| symlink(own.join(name), registry.join(name)))?;
+    let packages = |arguments: &[&str]| {
+        let mut command = cargo(arguments);
+        command.env("CARGO_HOME", &home).env("CARGO_TARGET_DIR", &target);
+        command
+    };
     // It asks the registry for what is there already. The packages stay where `trainer` finds them.
-    let mut package = cargo(&["publish", "--dry-run", "--allow-dirty"]);
+    let mut package = packages(&["publish", "--dry-run", "--allow-dirty"]);
     package.args(published.names.iter().flat_map(|(name, _)| ["--package", name]));
     step("each package builds from what it holds", &mut package)?;
-    trainer(&published.names, &published.target)
+    trainer(&published, &target, packages(&["build", "--offline", "--features", "sm_121"]))
 }
 
 /// Packages that others may depend on.
 pub struct Published {
     /// Name and version of each.
     pub names: Vec<(String, String)>,
-    /// Target folder.
+    /// Target folder of the workspace.
     target: PathBuf,
 }
 
@@ -55,12 +68,10 @@ pub fn published() -> Result<Published> {
     Ok(Published { names, target: PathBuf::from(text(&listed["target_directory"])?) })
 }
 
-/// Builds a trainer with kernels where there is nothing but packages: its build script finds the lock files in one of
-/// them.
-fn trainer(names: &[(String, String)], target: &Path) -> Result<()> {
+/// Builds a trainer with kernels where there is nothing but packages: its build script finds the lock in one of them.
+fn trainer(published: &Published, target: &Path, mut build: Command) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let mut build = cargo(&["build", "--offline", "--features", "sm_121"]);
-    for (name, version) in names {
+    for (name, version) in &published.names {
         let file = target.join("package/tmp-crate").join(format!("{name}-{version}.crate"));
         let bytes = fs::metadata(&file).with_context(|| file.display().to_string())?.len();
         ensure!(bytes <= MOST_BYTES, "{} has {bytes} bytes, more than {MOST_BYTES}", file.display());
@@ -71,9 +82,9 @@ fn trainer(names: &[(String, String)], target: &Path) -> Result<()> {
             _ => build.arg("--config").arg(format!("patch.crates-io.{name}.path={:?}", folder.display().to_string())),
         };
     }
-    build.env("CARGO_TARGET_DIR", dir.path().join("target")).env("PRECAST_HOME", target.join("precast"));
+    build.env("PRECAST_HOME", published.target.join("precast"));
     step("a trainer with kernels, of packages alone", &mut build)?;
-    let listed = output(Command::new(dir.path().join("target/debug/precast")).arg("kernels"))?;
+    let listed = output(Command::new(target.join("debug/precast")).arg("kernels"))?;
     ensure!(listed.lines().any(|line| line.starts_with("sm_121")), "no kernel is embedded:\n{listed}");
     Ok(())
 }
