@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: ad3db6ec6dbb97be024a3d6a39e247f3c7bfabefebbf67f50c2ade5cb8082ae4
-// Body: 51f7812a2597b2f645e2a4eabcd180025ca7c81c49bf50dd49537129f40d5f31
+// Headers: 742327dfe0e6bd692b3f0826a834000c4dcbddbafe9cba604462f182bb8603f4
+// Body: d8118542fb04aeae205ef742d08a087156fa816498b768d05a488feeea1e9869
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(clippy::nonminimal_bool, dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -1294,6 +1294,7 @@ parameters! {
         operand q(Write => Dtype::I8, columns * n);
         /// `[columns]` f32, write
         operand scale(Write => Dtype::F32, columns);
+        /// even
         scalar columns(u32);
         internal reserved(u32);
     }

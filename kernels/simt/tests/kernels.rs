@@ -65,8 +65,8 @@ snapshots! {
         found("gemm.dgrad{w=bf16,x=bf16}", &format!("sync_block();\n    {RELEASE}"), RELEASE);
     the_largest_value_of_a_column_is_waited_for:
         found("int8.columns{n=896,x=bf16}", &format!("sync_block();\n{LARGEST}"), LARGEST);
-    rows_add_their_gradients_of_gamma_one_after_the_other:
-        found("rmsnorm.bwd{h=96,out=bf16+i8,residual=false,x=bf16}", "if (turn > 0) sync_block();", "");
+    gradients_of_gamma_are_added_up_once_all_rows_are_through:
+        found("rmsnorm.bwd{h=96,out=bf16+i8,residual=false,x=bf16}", &format!("sync_block();\n        {FOURS}"), FOURS);
 
     // Kernels of Hopper's own.
     a_stage_is_not_freed_before_its_wgmma_is_waited_for:
@@ -86,6 +86,7 @@ snapshots! {
 
 const RELEASE: &str = "if (threadIdx.x == 0) store_release";
 const LARGEST: &str = "#pragma unroll\n    for (uint32_t warp";
+const FOURS: &str = "for (uint32_t four";
 const SKIPPED: &str = "sync_warp();\n                }\n                typename";
 const SWIGLU: &str = "gemm.swiglu{bias=true,w=bf16,x=bf16}";
 

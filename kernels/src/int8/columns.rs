@@ -3,51 +3,42 @@
 use super::host;
 use super::rotation::rotation;
 pub use crate::abi::Int8Columns;
-use crate::abi::int8_columns_params;
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
 
 variant! {
-    /// A CTA has a strip of neighboring columns, a thread one rotation block of one of them at a time.
+    /// A CTA has a strip of neighboring columns.
     pub struct Strips {
         /// Fewest CTAs per multiprocessor.
         blocks: u32,
-        /// Columns per CTA.
-        columns: u32,
         threads: u32,
     }
 }
 
-/// Returns the threads of a multiprocessor whose rotation blocks fit registers: values take half of them.
-fn threads_at_a_time(rotation: u32) -> u32 {
-    (32_768 / rotation).min(512)
-}
+/// Columns of a strip: few, so that narrow matrices have a strip for each multiprocessor.
+const COLUMNS: u32 = 8;
 
-/// CTAs that fill a GPU.
-const ENOUGH: u32 = 128;
+/// Rows of two columns that four threads share.
+const SEGMENT: u32 = 128;
 
-impl Strips {
-    /// Returns strips of `columns`: with as many threads as keep all of a strip in registers, or go over it in the
-    /// fewest rounds.
-    fn new(columns: u32, n: u32, rotation: u32) -> Self {
-        let (blocks, most) = (n / rotation, threads_at_a_time(rotation));
-        let rounds = blocks.div_ceil(most / columns);
-        let threads = (blocks.div_ceil(rounds) * columns).next_multiple_of(32);
-        Self { blocks: (most / threads).max(1), columns, threads }
-    }
-
-    fn ctas(self, p: &int8_columns_params) -> u32 {
-        p.columns.div_ceil(self.columns)
-    }
-}
+/// Threads of a multiprocessor whose values registers hold.
+const MOST_THREADS: u32 = 512;
 
 impl Build for Int8Columns {
     type Variant = Strips;
 
-    /// Strips of whole memory sectors, and of half the columns if those are few.
+    /// As many threads as keep all of a strip in registers, or go over it in the fewest rounds.
     fn variants(&self, _arch: Arch) -> Vec<Strips> {
-        let strips = |r| [16, 8].map(|columns| Strips::new(columns, self.n, r));
-        rotation(self.n).into_iter().flat_map(strips).collect()
+        let (segments, of_segment) = (self.n.div_ceil(SEGMENT), 2 * COLUMNS);
+        let rounds = segments.div_ceil(MOST_THREADS / of_segment);
+        let threads = (segments.div_ceil(rounds.max(1)) * of_segment).next_multiple_of(32);
+        let blocks = MOST_THREADS.checked_div(threads).unwrap_or(1);
+        rotation(self.n).map(|_| Strips { blocks, threads }).into_iter().collect()
+    }
+
+    /// A thread loads pairs of columns.
+    fn admits(&self, _variant: Strips, p: &Self::Params) -> bool {
+        p.columns.is_multiple_of(2)
     }
 
     fn source(&self, _variant: Strips) -> Source {
@@ -55,17 +46,7 @@ impl Build for Int8Columns {
     }
 
     fn geometry(&self, variant: Strips, p: &Self::Params) -> Geometry {
-        Geometry::linear(variant.ctas(p), variant.threads)
-    }
-
-    fn problem(&self, p: &Self::Params) -> Option<String> {
-        Some(format!("columns={}", p.columns))
-    }
-
-    fn select(&self, p: &Self::Params, arch: Arch) -> Strips {
-        let all = self.variants(arch);
-        let enough = all.iter().find(|strips| strips.ctas(p) >= ENOUGH);
-        *enough.unwrap_or(&all[all.len() - 1])
+        Geometry::linear(p.columns.div_ceil(COLUMNS), variant.threads)
     }
 }
 
@@ -81,7 +62,7 @@ impl Reference for Int8Columns {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [1, 29].map(|columns| Self::Params { columns, ..Default::default() }).into()
+        [2, 30].map(|columns| Self::Params { columns, ..Default::default() }).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

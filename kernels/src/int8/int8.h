@@ -20,7 +20,7 @@ typedef struct int8_columns_params {
     address x;     ///< [n, columns] x, read, columns(columns)
     address q;     ///< [columns, n] i8, write
     address scale; ///< [columns] f32, write
-    uint32_t columns;
+    uint32_t columns; ///< even
     uint32_t reserved;
 } int8_columns_params;
 

@@ -17,37 +17,63 @@ enum : uint32_t {
 
 typedef float GroupSums[SLOTS][PER_THREAD * WIDTH * STRIDE];
 
-// Adds the groups' shares through shared memory.
-__device__ __forceinline__ void add_groups(float (&dgamma)[PER_THREAD][WIDTH], uint32_t group, float* partial, GroupSums& slots) {
-    if constexpr (ROWS == 1) {
+// A thread's share of gamma, in registers.
+struct GammaRow {
+    Vector own[PER_THREAD];
+
+    __device__ __forceinline__ GammaRow(const KEY_X* gamma) { load_row(own, gamma, true); }
+
+    __device__ __forceinline__ const Vector& vector(uint32_t j) {
+        keep_packed(own[j]);
+        return own[j];
+    }
+};
+
+// A group's dgamma, in registers until its rows are through.
+struct GroupSum {
+    GroupSums& slots;
+    float own[PER_THREAD][WIDTH] = {};
+
+    __device__ __forceinline__ GroupSum(GroupSums& slots) : slots(slots) {}
+
+    // Adds a row's vector `j`.
+    __device__ __forceinline__ void add(uint32_t j, const float (&values)[WIDTH]) {
 #pragma unroll
-        for (uint32_t j = 0; j < PER_THREAD; j++)
+        for (uint32_t i = 0; i < WIDTH; i++) own[j][i] += values[i];
+    }
+
+    // Adds up the groups through shared memory. All threads of the CTA call it.
+    __device__ __forceinline__ void store(float* partial, uint32_t group) const {
+        if constexpr (ROWS == 1) {
 #pragma unroll
-            for (uint32_t i = 0; i < WIDTH; i++)
-                if (inside(j)) partial[column_of(j) * WIDTH + i] = dgamma[j][i];
-    } else {
-        for (uint32_t round = 0; round < ROWS / SLOTS; round++) {
-            if (group / SLOTS == round) {
-                float* slot = slots[group % SLOTS] + threadIdx.x % VARIANT_ROW_THREADS;
+            for (uint32_t j = 0; j < PER_THREAD; j++)
 #pragma unroll
-                for (uint32_t j = 0; j < PER_THREAD; j++)
+                for (uint32_t i = 0; i < WIDTH; i++)
+                    if (inside(j)) partial[column_of(j) * WIDTH + i] = own[j][i];
+        } else {
+            for (uint32_t round = 0; round < ROWS / SLOTS; round++) {
+                if (group / SLOTS == round) {
+                    float* slot = slots[group % SLOTS] + threadIdx.x % VARIANT_ROW_THREADS;
 #pragma unroll
-                    for (uint32_t i = 0; i < WIDTH; i++) {
-                        float* sum = slot + (j * WIDTH + i) * STRIDE;
-                        *sum = round > 0 ? *sum + dgamma[j][i] : dgamma[j][i];
-                    }
+                    for (uint32_t j = 0; j < PER_THREAD; j++)
+#pragma unroll
+                        for (uint32_t i = 0; i < WIDTH; i++) {
+                            float* sum = slot + (j * WIDTH + i) * STRIDE;
+                            *sum = round > 0 ? *sum + own[j][i] : own[j][i];
+                        }
+                }
+                sync_block();
             }
-            sync_block();
-        }
-        for (uint32_t i = threadIdx.x; i < KEY_H; i += VARIANT_THREADS) {
-            const uint32_t column = i / WIDTH, j = column / VARIANT_ROW_THREADS;
-            const uint32_t place = (j * WIDTH + i % WIDTH) * STRIDE + column % VARIANT_ROW_THREADS;
-            float sum = 0.0f;
+            for (uint32_t i = threadIdx.x; i < KEY_H; i += VARIANT_THREADS) {
+                const uint32_t column = i / WIDTH, j = column / VARIANT_ROW_THREADS;
+                const uint32_t place = (j * WIDTH + i % WIDTH) * STRIDE + column % VARIANT_ROW_THREADS;
+                float sum = 0.0f;
 #pragma unroll
-            for (uint32_t s = 0; s < SLOTS; s++) sum += slots[s][place];
-            partial[i] = sum;
+                for (uint32_t s = 0; s < SLOTS; s++) sum += slots[s][place];
+                partial[i] = sum;
+            }
         }
     }
-}
+};
 
 #include "rmsnorm/bwd.cuh"

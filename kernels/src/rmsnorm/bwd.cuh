@@ -1,6 +1,6 @@
 // The loop of RMSNorm's backward pass over the rows of a CTA, for any layout and format of rows. A CTA takes the `rows`
-// rows of one partial sum; each of its row groups takes every ROWS-th of them with its share of dgamma in registers,
-// then the groups add them up in a fixed order: no atomics, no second pass.
+// rows of one partial sum; each of its row groups takes every ROWS-th of them and adds up its own dgamma, then the groups
+// add them up in a fixed order: no atomics, no second pass.
 #pragma once
 #include "early.cuh"
 #include "gamma.cuh"
@@ -30,9 +30,9 @@ KERNEL(rmsnorm_bwd_params) {
     begin_early();
     __shared__ float scratch[2][VARIANT_THREADS / WARP]; // one for a row, the other for the next
     const uint32_t group = threadIdx.x / VARIANT_ROW_THREADS;
-    Vector gamma[PER_THREAD];
-    load_row(gamma, (const KEY_X*)p.gamma, true);
-    float dgamma[PER_THREAD][WIDTH] = {};
+    GammaRow gamma((const KEY_X*)p.gamma);
+    __shared__ GroupSums sums;
+    GroupSum dgamma(sums);
 
     const uint32_t first = blockIdx.x * p.rows;
     const uint32_t end = min(first + p.rows, p.tokens);
@@ -52,24 +52,26 @@ KERNEL(rmsnorm_bwd_params) {
         float dot = 0.0f;
 #pragma unroll
         for (uint32_t j = 0; j < PER_THREAD; j++) {
-            keep_packed(gamma[j]);
+            const Vector& own = gamma.vector(j);
+            float dyn[WIDTH];
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) {
-                const float dyn = row.dy[j][i] * (row.x[j][i] * rstd);
-                dgamma[j][i] += dyn;
-                dot += gamma_of(gamma[j][i]) * dyn;
+                dyn[i] = row.dy[j][i] * (row.x[j][i] * rstd);
+                dot += gamma_of(own[i]) * dyn[i];
             }
+            dgamma.add(j, dyn);
         }
         const float mean = row_sum(dot, scratch[stage]) / KEY_H;
         if (!TOGETHER && token >= end) continue;
         RowOut dx((KEY_X*)p.dx + uint64_t(token) * KEY_H, token < end);
 #pragma unroll
         for (uint32_t j = 0; j < PER_THREAD; j++) {
-            keep_packed(row.x[j]), keep_packed(row.dy[j]), keep_packed(gamma[j]);
+            keep_packed(row.x[j]), keep_packed(row.dy[j]);
+            const Vector& own = gamma.vector(j);
             float out[WIDTH];
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) {
-                out[i] = rstd * (gamma_of(gamma[j][i]) * row.dy[j][i] - (row.x[j][i] * rstd) * mean);
+                out[i] = rstd * (gamma_of(own[i]) * row.dy[j][i] - (row.x[j][i] * rstd) * mean);
 #if KEY_RESIDUAL
                 out[i] += row.dresidual[j][i];
 #endif
@@ -78,7 +80,5 @@ KERNEL(rmsnorm_bwd_params) {
         }
         dx.finish(p, token);
     }
-    float* partial = (float*)p.dgamma_partial + uint64_t(blockIdx.x) * KEY_H;
-    __shared__ GroupSums sums;
-    add_groups(dgamma, group, partial, sums);
+    dgamma.store((float*)p.dgamma_partial + uint64_t(blockIdx.x) * KEY_H, group);
 }

@@ -145,10 +145,15 @@ impl RmsnormBwd {
 impl Build for RmsnormBwd {
     type Variant = Layout;
 
-    fn variants(&self, _arch: Arch) -> Vec<Layout> {
+    fn variants(&self, arch: Arch) -> Vec<Layout> {
         match self.out {
             Out::Dense => fewest(&BWD, self.h, 16),
-            Out::DenseAndInt8 if Self::writes(self.h, self.out) == self.out => rotated(self.x, self.h, 256, 256),
+            Out::DenseAndInt8 if Self::writes(self.h, self.out) == self.out => {
+                // A multiprocessor's registers hold the rows of two CTAs, but not of the widest, and not as ptxas
+                // allocates them for sm_100 and later.
+                let two = self.h <= 4096 && arch.compute_capability().is_some_and(|(major, _)| major < 10);
+                rotated(self.x, self.h, 256, if two { 512 } else { 256 })
+            }
             Out::DenseAndInt8 | Out::Int8 => Vec::new(),
         }
     }

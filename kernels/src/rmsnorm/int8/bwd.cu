@@ -8,30 +8,59 @@ enum : unsigned { ROW = KEY_H };
 
 enum : bool { AHEAD = false }; // registers do not hold two rows
 
-typedef float4_t GroupSums[ROWS == 1 ? 1 : ROW / 4];
+// A thread's share of gamma, loaded for each use: registers hold no more beside a row that is quantized.
+struct GammaRow {
+    const KEY_X* gamma;
 
-// Adds the groups' shares in shared memory, one after the other.
-__device__ __forceinline__ void add_groups(const float (&dgamma)[PER_THREAD][WIDTH], uint32_t group, float* partial, GroupSums& total) {
-#pragma unroll 1
-    for (uint32_t turn = 0; turn < ROWS; turn++) {
-        if (turn > 0) sync_block();
-        if (group != turn) continue;
+    __device__ __forceinline__ GammaRow(const KEY_X* gamma) : gamma(gamma) {}
+
+    __device__ __forceinline__ Vector vector(uint32_t j) const {
+        return inside(j) ? load_vector<WIDTH>(gamma, opaque(column_of(j))) : Vector{};
+    }
+};
+
+// The groups' dgamma: registers do not hold it beside a row that is quantized. A thread's quarter of four columns lies
+// beside those of its neighbors, so no bank has two of them.
+typedef float4_t GroupSums[PER_THREAD * WIDTH / 4][VARIANT_THREADS];
+
+// A group's dgamma, in shared memory from the start.
+struct GroupSum {
+    GroupSums& sums;
+
+    __device__ __forceinline__ GroupSum(GroupSums& sums) : sums(sums) {
 #pragma unroll
-        for (uint32_t j = 0; j < PER_THREAD; j++) {
-            if (!inside(j)) continue;
+        for (uint32_t quarter = 0; quarter < PER_THREAD * WIDTH / 4; quarter++) sums[quarter][threadIdx.x] = {};
+    }
+
+    // Adds a row's vector `j`.
+    __device__ __forceinline__ void add(uint32_t j, const float (&values)[WIDTH]) {
 #pragma unroll
-            for (uint32_t half = 0; half < WIDTH; half += 4) {
-                const uint32_t column = column_of(j) * WIDTH + half;
-                float4_t sum = turn > 0 ? total[column / 4] : float4_t{};
+        for (uint32_t half = 0; half < 2; half++) {
+            float4_t& own = sums[2 * j + half][threadIdx.x];
+            float4_t sum = own;
 #pragma unroll
-                for (uint32_t i = 0; i < 4; i++) sum.v[i] += dgamma[j][half + i];
-                if (turn + 1 < ROWS)
-                    total[column / 4] = sum;
-                else
-                    store4(partial + column, sum);
-            }
+            for (uint32_t i = 0; i < 4; i++) sum.v[i] += values[4 * half + i];
+            own = sum;
         }
     }
-}
+
+    // Adds up the groups. All threads of the CTA call it.
+    __device__ __forceinline__ void store(float* partial, uint32_t) const {
+        sync_block();
+        for (uint32_t four = threadIdx.x; four < ROW / 4; four += VARIANT_THREADS) {
+            const uint32_t vector = four / 2, segment = vector / (SEGMENT / WIDTH), place = vector % (SEGMENT / WIDTH);
+            const uint32_t j = segment / AT_A_TIME * VECTORS + place / 4;
+            const uint32_t thread = segment % AT_A_TIME * 4 + place % 4;
+            float4_t sum = {};
+#pragma unroll
+            for (uint32_t group = 0; group < ROWS; group++) {
+                const float4_t other = sums[2 * j + four % 2][group * VARIANT_ROW_THREADS + thread];
+#pragma unroll
+                for (uint32_t i = 0; i < 4; i++) sum.v[i] += other.v[i];
+            }
+            store4(partial + 4 * four, sum);
+        }
+    }
+};
 
 #include "rmsnorm/bwd.cuh"
