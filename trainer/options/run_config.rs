@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use precast_kernels::Dtype;
 use precast_kernels::abi::step_metrics;
 use precast_plan::decoding::MOST_SLOTS;
-use precast_plan::{ModelConfig, Objective, Recipe};
+use precast_plan::{ModelConfig, Objective, Precision, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::ship::File;
 use super::{
-    ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
-    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TeacherChoice,
-    TeacherPrompts, Teachers, TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
+    ArithmeticOptions, Completions, DataRequest, DeviceChoice, DeviceOptions, Division, Final, Length, MostKl,
+    OnPolicy, OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice,
+    TeacherChoice, TeacherPrompts, Teachers, TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
 };
 use crate::base::record_text;
 use crate::base::roles::{Models, Role};
@@ -21,6 +21,10 @@ use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Packing, Places, Summaries, path_of};
 use crate::inputs::teacher_cache::{CacheError, TeacherCache};
+
+/// Places of a step of a GPU from which on int8 GEMMs save more time than it takes to quantize the weights: measured
+/// (BENCHMARKS.md).
+const INT8_PAYS: u64 = 2048;
 
 /// A run's configuration, resolved: nothing changes it.
 #[derive(Clone, Debug, Serialize)]
@@ -164,6 +168,19 @@ impl RunConfig {
     pub(crate) fn own_sequences(&self) -> u64 {
         let of_step = || self.sequences_a_step() / u64::from(self.division.share.ranks);
         if self.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
+    }
+
+    /// Returns a note on a step of a GPU with too few places for int8: the weights of a student that trains are
+    /// quantized in each.
+    pub fn int8_note(&self) -> Option<String> {
+        let places = self.sequences_a_step() * u64::from(self.shape.seq_len) / u64::from(self.division.share.ranks);
+        let quantizes = self.arithmetic.precision == Precision::Int8 && self.adapter.is_none();
+        (quantizes && places < INT8_PAYS && self.target.device != DeviceChoice::Sim).then(|| {
+            format!(
+                "--precision int8: the weights are quantized in each step, and its {places} places are too few for \
+                GEMMs to save that time; below {INT8_PAYS} bf16 is faster"
+            )
+        })
     }
 
     /// Returns a run whose student writes into so many slots; any other as it is.

@@ -83,6 +83,9 @@ pub struct Report {
     /// None where tensor cores compute all GEMMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) on_cuda_cores: Option<OnCudaCores>,
+    /// A note on int8 where bf16 is faster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) int8: Option<String>,
     /// None where cuBLASLt computes nothing.
     pub(super) cublas: Option<Products>,
     pub(super) step: Step,
@@ -248,6 +251,7 @@ impl Report {
             experts: ExpertTiles::of(plan),
             teacher_pass: plan.pass.map(|pass| pass.micros),
             on_cuda_cores: OnCudaCores::of(&groups, arch),
+            int8: config.int8_note().filter(|_| arch != Arch::Sim),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, (data.as_ref(), cache), &plan.plan, target.peak()),
             data,

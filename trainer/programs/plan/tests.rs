@@ -79,6 +79,21 @@ fn gemms_on_cuda_cores_are_named() {
     }
 }
 
+/// A step quantizes the weights once, however many places it has.
+#[test]
+fn few_places_for_int8_are_said() {
+    let says = |precision, seq_len, grad_accum| {
+        let text = brief(&on_ada(|options| {
+            options.arithmetic.precision = precision;
+            options.shape = ShapeOptions { batch_size: 2, seq_len };
+            options.division.grad_accum = Some(grad_accum);
+        }));
+        text.contains("--precision int8: the weights are quantized in each step")
+    };
+    assert!(says(Precision::Int8, 1023, 1) && !says(Precision::Int8, 1024, 1));
+    assert!(!says(Precision::Int8, 64, 16) && !says(Precision::Bf16, 64, 1));
+}
+
 #[test]
 fn a_plan_for_the_simulated_gpu_in_text_and_in_json() {
     let report = report(Target::of(Arch::Sim), |options| options.arithmetic.precision = Precision::Fp32);

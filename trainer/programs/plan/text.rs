@@ -34,6 +34,7 @@ impl Report {
                 .iter()
                 .try_for_each(|micros| writeln!(f, "the teacher computes {micros} micro-batches at a time"))?;
             self.on_cuda_cores.iter().try_for_each(|gemms| writeln!(f, "{gemms}"))?;
+            self.int8.iter().try_for_each(|note| writeln!(f, "{note}"))?;
             write!(f, "{}", self.step)?;
             self.data.iter().try_for_each(|data| write!(f, "\n{data}"))?;
             self.missing_kernels.iter().try_for_each(|missing| write!(f, "\n\n{missing}"))
