@@ -11,7 +11,7 @@ use crate::formulas::delta_rule::{Heads, factor, sigmoid, softplus};
 use crate::formulas::launch::Launch;
 
 /// A single token, chunks that are almost full, full, or just more, and several.
-const LENGTHS: [u32; 5] = [1, 63, 64, 65, 200];
+const LENGTHS: [u32; 5] = [1, 63, 64, 65, 515];
 const D: usize = 128;
 
 /// The logs of the smallest and the largest decay of a token, negated.
@@ -26,7 +26,7 @@ fn solved(key_heads: u32, value_heads: u32, [least, most]: Decays, seed: u64) ->
     let params = delta_rule_solve_params {
         tokens: LENGTHS.iter().sum(),
         count: LENGTHS.len() as u32,
-        seq_len: 200,
+        seq_len: 515,
         key_heads,
         value_heads,
         gate_columns: 2 * value_heads,
@@ -80,7 +80,7 @@ fn chunks_are_the_recurrence() {
             let params = delta_rule_fwd_params {
                 tokens: LENGTHS.iter().sum(),
                 count: LENGTHS.len() as u32,
-                seq_len: 200,
+                seq_len: 515,
                 key_heads,
                 value_heads,
                 ..Default::default()

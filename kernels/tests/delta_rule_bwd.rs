@@ -13,10 +13,10 @@ use crate::formulas::calculus::{dot, slopes};
 use crate::formulas::launch::Launch;
 
 const D: usize = 128;
-/// A single token, a ragged chunk, and ones behind full chunks.
-const LENGTHS: [u32; 4] = [1, 63, 65, 130];
-const TOKENS: u32 = 259;
-const COUNT: u32 = 5;
+/// A single token, chunks that are almost full, full, or just more, and several.
+const LENGTHS: [u32; 5] = [1, 63, 64, 65, 515];
+const TOKENS: u32 = 708;
+const COUNT: u32 = 6;
 const SEED: u64 = 7;
 
 #[derive(Clone)]
@@ -92,7 +92,7 @@ fn distance(found: &[f64], at: &[f64], within: impl Fn(usize) -> bool, loss: imp
 
 /// Runs the four operations with this decay, and compares the output and each gradient.
 fn check(key_heads: u32, value_heads: u32, a_log: f64) {
-    let (tokens, count, seq_len, gate_columns) = (TOKENS, COUNT, 130, 2 * value_heads);
+    let (tokens, count, seq_len, gate_columns) = (TOKENS, COUNT, 515, 2 * value_heads);
     let mut solve = launch(
         "delta_rule.solve{x=f32}",
         delta_rule_solve_params { tokens, count, seq_len, key_heads, value_heads, gate_columns, ..Default::default() },
@@ -172,6 +172,7 @@ fn check(key_heads: u32, value_heads: u32, a_log: f64) {
 
 #[test]
 fn chunks_are_the_recurrence() {
+    check(1, 4, -1.0);
     for a_log in [-4.0, -1.0, 1.5] {
         check(2, 2, a_log);
         check(1, 2, a_log);

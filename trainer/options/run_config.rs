@@ -24,7 +24,7 @@ use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
 /// Places of a step of a GPU from which on int8 GEMMs save more time than it takes to quantize the weights: measured
 /// (BENCHMARKS.md).
-const INT8_PAYS: u64 = 2048;
+const INT8_PAYS: u64 = 3072;
 
 /// A run's configuration, resolved: nothing changes it.
 #[derive(Clone, Debug, Serialize)]

@@ -15,6 +15,7 @@ use crate::{examples, golden, setup};
 /// compared there.
 pub fn pack(directory: &Path, named: Option<&Path>) -> Result<()> {
     let mut cases = golden::cases("tests/fixtures/golden".as_ref())?;
+    cases.push("tests/fixtures/experts-int8".into());
     let named = named.map(golden::cases).transpose()?;
     setup::compiler()?;
     step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;

@@ -90,8 +90,8 @@ fn few_places_for_int8_are_said() {
         }));
         text.contains("--precision int8: the weights are quantized in each step")
     };
-    assert!(says(Precision::Int8, 1023, 1) && !says(Precision::Int8, 1024, 1));
-    assert!(!says(Precision::Int8, 64, 16) && !says(Precision::Bf16, 64, 1));
+    assert!(says(Precision::Int8, 1535, 1) && !says(Precision::Int8, 1536, 1));
+    assert!(!says(Precision::Int8, 64, 24) && !says(Precision::Bf16, 64, 1));
 }
 
 #[test]
