@@ -66,7 +66,7 @@ impl Reference for Int8Columns {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { columns: (batch.elems() / u64::from(self.n)) as u32, ..Default::default() }
+        Self::Params { columns: (batch.elems() / u64::from(self.n)) as u32 & !1, ..Default::default() }
     }
 
     fn tolerance(&self, _operand: &Operand) -> Tolerance {
