@@ -136,31 +136,30 @@ KERNEL(int8_columns_params) {
 
     Share share;
     uint32_t largest[2] = {};
+    RowScale scales[2];
+    // To the last round and back: one copy of the code stays in the instruction cache.
 #pragma unroll 1
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        const uint32_t row = round * (AT_A_TIME * SEGMENT) + own;
+    for (uint32_t step = 0; step < 2 * ROUNDS - 1; step++) {
+        const uint32_t round = step < ROUNDS ? step : 2 * (ROUNDS - 1) - step;
+        const uint32_t row = round * (AT_A_TIME * SEGMENT) + own, segment = row / SEGMENT * SEGMENT;
         share.load(x + uint64_t(row) * (p.columns / 2), p.columns / 2, row < rows ? rows - row : 0);
         share.rotate();
+        if (step < ROUNDS)
 #pragma unroll
-        for (uint32_t column = 0; column < 2; column++) {
-            const uint32_t other = share.largest(column);
-            largest[column] = largest[column] > other ? largest[column] : other;
+            for (uint32_t i = 0; i < 2; i++) {
+                const uint32_t other = share.largest(i);
+                largest[i] = largest[i] > other ? largest[i] : other;
+            }
+        if (step + 1 == ROUNDS) {
+            column_max(largest);
+            for (uint32_t i = 0; i < 2; i++) scales[i] = row_scale<ROTATION>(largest[i]);
         }
-    }
-    column_max(largest);
-    const RowScale scales[2] = {row_scale<ROTATION>(largest[0]), row_scale<ROTATION>(largest[1])};
-#pragma unroll 1
-    for (uint32_t round = ROUNDS; round-- > 0;) {
-        const uint32_t row = round * (AT_A_TIME * SEGMENT) + own, left = row < rows ? rows - row : 0;
-        const uint32_t segment = row / SEGMENT * SEGMENT;
-        if (round != ROUNDS - 1) {
-            share.load(x + uint64_t(row) * (p.columns / 2), p.columns / 2, left);
-            share.rotate();
-        }
+        if (step + 1 < ROUNDS) continue;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
-            share.store(i, (uint8_t*)p.q + uint64_t(column + i) * ROWS + segment, segment < rows ? rows - segment : 0, scales[i]);
-            if (row == 0 && left > 0) ((float*)p.scale)[column + i] = scales[i].scale;
+            uint8_t* q = (uint8_t*)p.q + uint64_t(column + i) * ROWS + segment;
+            share.store(i, q, segment < rows ? rows - segment : 0, scales[i]);
+            if (row == 0 && rows > 0) ((float*)p.scale)[column + i] = scales[i].scale;
         }
     }
 }
