@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Counters of each kernel of a command's first launches, by `ncu` with the clock and the caches as they are, slowest first:
+"""Counters of each kernel of a command's first launches, by `ncu` with clock and caches as they are, slowest first.
+counters.csv is of one H200, `292f41e8`:
 
-    PRECAST_ALLOW_INJECTION=1 benches/int8/counters.py precast bench step --teacher T --student S --steps 1 ... > counters.csv
+    export PRECAST_ALLOW_INJECTION=1
+    benches/int8/counters.py precast bench step --teacher T --student S --batch-size 8 --seq-len 1024 --steps 1 \\
+      --precision int8 --teacher-format int8 > counters.csv
 """
 
 import csv
@@ -19,7 +22,8 @@ COUNTERS = {
     "registers": "launch__registers_per_thread",
 }
 
-options = "--cache-control none --clock-control none --filter-mode per-launch-config -c 1 --csv --page raw --print-units base".split()
+options = "--cache-control none --clock-control none --filter-mode per-launch-config --launch-count 1".split()
+options += "--csv --page raw --print-units base".split()
 command = ["ncu", "--metrics", ",".join(COUNTERS.values()), *options, *sys.argv[1:]]
 said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 # A header, its units, and a row a launch; what the command itself prints is not quoted.

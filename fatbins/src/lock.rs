@@ -1,4 +1,4 @@
-//! Lock files: the expected digest of each of the kernels that were built for one thing.
+//! Lock files: the expected digest of each kernel of some models or of a program.
 //!
 //! Text, one line per module in sorted order, committed as `<name>.lock`:
 //!

@@ -26,7 +26,7 @@ fn solved(key_heads: u32, value_heads: u32, [least, most]: Decays, seed: u64) ->
     let params = delta_rule_solve_params {
         tokens: LENGTHS.iter().sum(),
         count: LENGTHS.len() as u32,
-        seq_len: 515,
+        seq_len: LENGTHS[4],
         key_heads,
         value_heads,
         gate_columns: 2 * value_heads,
@@ -80,7 +80,7 @@ fn chunks_are_the_recurrence() {
             let params = delta_rule_fwd_params {
                 tokens: LENGTHS.iter().sum(),
                 count: LENGTHS.len() as u32,
-                seq_len: 515,
+                seq_len: LENGTHS[4],
                 key_heads,
                 value_heads,
                 ..Default::default()

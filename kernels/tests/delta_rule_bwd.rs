@@ -15,8 +15,9 @@ use crate::formulas::launch::Launch;
 const D: usize = 128;
 /// A single token, chunks that are almost full, full, or just more, and several.
 const LENGTHS: [u32; 5] = [1, 63, 64, 65, 515];
-const TOKENS: u32 = 708;
-const COUNT: u32 = 6;
+const TOKENS: u32 = 1 + 63 + 64 + 65 + 515;
+/// One more than there are: an empty one.
+const COUNT: u32 = LENGTHS.len() as u32 + 1;
 const SEED: u64 = 7;
 
 #[derive(Clone)]
@@ -92,7 +93,7 @@ fn distance(found: &[f64], at: &[f64], within: impl Fn(usize) -> bool, loss: imp
 
 /// Runs the four operations with this decay, and compares the output and each gradient.
 fn check(key_heads: u32, value_heads: u32, a_log: f64) {
-    let (tokens, count, seq_len, gate_columns) = (TOKENS, COUNT, 515, 2 * value_heads);
+    let (tokens, count, seq_len, gate_columns) = (TOKENS, COUNT, LENGTHS[4], 2 * value_heads);
     let mut solve = launch(
         "delta_rule.solve{x=f32}",
         delta_rule_solve_params { tokens, count, seq_len, key_heads, value_heads, gate_columns, ..Default::default() },

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_kernels::Dtype;
 use precast_kernels::abi::step_metrics;
+use precast_kernels::{Arch, Dtype};
 use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{ModelConfig, Objective, Precision, Recipe};
 use serde::Serialize;
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::ship::File;
 use super::{
-    ArithmeticOptions, Completions, DataRequest, DeviceChoice, DeviceOptions, Division, Final, Length, MostKl,
-    OnPolicy, OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice,
-    TeacherChoice, TeacherPrompts, Teachers, TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
+    ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
+    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TeacherChoice,
+    TeacherPrompts, Teachers, TextOptions, TuningOptions, UsageError, WeightFormat, cached, sources,
 };
 use crate::base::record_text;
 use crate::base::roles::{Models, Role};
@@ -22,7 +22,7 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Packing, Places, Summaries, path_of};
 use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
-/// Places of a step of a GPU from which on int8 GEMMs save more time than it takes to quantize the weights: measured
+/// Places of a step from which on int8 GEMMs of an H200 save more time than it takes to quantize the weights: measured
 /// (BENCHMARKS.md).
 const INT8_PAYS: u64 = 3072;
 
@@ -172,13 +172,13 @@ impl RunConfig {
 
     /// Returns a note on a step of a GPU with too few places for int8: the weights of a student that trains are
     /// quantized in each.
-    pub fn int8_note(&self) -> Option<String> {
+    pub fn int8_note(&self, arch: Arch) -> Option<String> {
         let places = self.sequences_a_step() * u64::from(self.shape.seq_len) / u64::from(self.division.share.ranks);
         let quantizes = self.arithmetic.precision == Precision::Int8 && self.adapter.is_none();
-        (quantizes && places < INT8_PAYS && self.target.device != DeviceChoice::Sim).then(|| {
+        (quantizes && places < INT8_PAYS && arch != Arch::Sim).then(|| {
             format!(
-                "--precision int8: the weights are quantized in each step, and its {places} places are too few for \
-                GEMMs to save that time; below {INT8_PAYS} bf16 is faster"
+                "--precision int8: the weights are quantized in each step, and GEMMs of its {places} places may save \
+                less time than that takes: on an H200 bf16 is faster below {INT8_PAYS}"
             )
         })
     }

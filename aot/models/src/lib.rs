@@ -4,5 +4,5 @@ pub mod kernels;
 mod model;
 mod selection;
 
-pub use model::{Model, ModelError};
-pub use selection::{BUILT_IN, LOCK, Selection};
+pub use model::{Model, ModelError, SHARED_LOCK};
+pub use selection::{LOCK, Selection};

@@ -7,6 +7,9 @@ use precast_plan::single_file::{START_BYTES, single_file};
 use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 
+/// Name of the lock that built-in models share with kernels that none of them launches; no other model has it.
+pub const SHARED_LOCK: &str = "built-in";
+
 /// Built-in configurations, by name.
 const BUILT_IN: [(&str, &str); 32] = [
     ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
@@ -63,6 +66,9 @@ pub enum ModelError {
         /// Argument of `--model`.
         name: String,
     },
+    /// A model of one's own has the name of the lock that built-in models share.
+    #[error("{} would be called {SHARED_LOCK}, as the lock of the built-in models is", path.display())]
+    Reserved { path: PathBuf },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
     /// The file holds weights; kernels follow from a configuration.
@@ -116,7 +122,11 @@ impl Model {
         }
         let json = input::read_text(&path, input::SETTINGS_BYTES).map_err(read)?;
         let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
-        Ok(Self { name: name_of(&path), config })
+        let name = name_of(&path);
+        if name == SHARED_LOCK {
+            return Err(ModelError::Reserved { path });
+        }
+        Ok(Self { name, config })
     }
 }
 

@@ -11,10 +11,7 @@ use precast_kernels::{Arch, BuildKeys, KERNELS, Key};
 use precast_plan::{ModelConfig, build_keys};
 
 use crate::kernels;
-use crate::model::Model;
-
-/// Name of the lock that built-in models share with kernels that none of them launches.
-pub const BUILT_IN: &str = "built-in";
+use crate::model::{Model, SHARED_LOCK};
 
 /// Directory of the lock files: they are a part of this package.
 const LOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/locks");
@@ -65,6 +62,11 @@ impl Selection {
         Self { models, keys: Vec::new(), archs }
     }
 
+    /// Selects what `precast-aot lock` locks: the kernels of all built-in models, and those that none of them launches.
+    pub fn everything() -> Self {
+        Self { models: Model::built_in(), keys: kernels::unlaunched(), archs: Vec::new() }
+    }
+
     /// Returns the kernels that runs over the models launch, and those selected by name.
     pub fn build_keys(&self) -> BuildKeys {
         let configs: Vec<ModelConfig> = self.models.iter().map(|model| model.config.clone()).collect();
@@ -108,7 +110,7 @@ impl Selection {
         let mut parts = Vec::new();
         if !(models.is_empty() && keys.is_empty()) {
             let keys = Self { models, keys, ..Self::default() }.build_keys();
-            let (name, command) = (BUILT_IN.to_owned(), LOCK.to_owned());
+            let (name, command) = (SHARED_LOCK.to_owned(), LOCK.to_owned());
             parts.push(Part { name, keys, strictness: Strictness::Shared, command });
         }
         // A user's model needs no lock.

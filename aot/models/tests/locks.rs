@@ -7,14 +7,14 @@ use precast_aot::{Arch, lock};
 use precast_fatbins::Lock;
 use precast_kernels::OPTIONS;
 use precast_models::kernels::unlaunched;
-use precast_models::{BUILT_IN, Model, Selection};
+use precast_models::{Model, SHARED_LOCK, Selection};
 
 use crate::support::program::{aot, ends};
 
 /// Finds in seconds the mismatch that a build finds after compiling: a kernel that is not the locked one.
 #[test]
 fn every_kernel_is_locked_with_its_source_and_options() {
-    let path = lock::path(&Path::new(env!("CARGO_MANIFEST_DIR")).join("locks"), BUILT_IN);
+    let path = lock::path(&Path::new(env!("CARGO_MANIFEST_DIR")).join("locks"), SHARED_LOCK);
     let text = std::fs::read_to_string(&path).unwrap();
     text.parse::<Lock>().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     // `arch key[variant] cubin source compiler; options`
@@ -40,7 +40,7 @@ fn every_kernel_is_locked_with_its_source_and_options() {
 #[test]
 fn a_build_is_held_to_its_lines_of_the_shared_lock() {
     let dir = tempfile::tempdir().unwrap();
-    let path = lock::path(dir.path(), BUILT_IN);
+    let path = lock::path(dir.path(), SHARED_LOCK);
     let built = |text: Option<&str>| {
         let _ = std::fs::remove_file(&path);
         if let Some(text) = text {
@@ -51,7 +51,7 @@ fn a_build_is_held_to_its_lines_of_the_shared_lock() {
         (code, message)
     };
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("locks");
-    let text = std::fs::read_to_string(lock::path(&committed, BUILT_IN)).unwrap();
+    let text = std::fs::read_to_string(lock::path(&committed, SHARED_LOCK)).unwrap();
     assert_eq!(built(Some(&text)), (Some(0), String::new()));
     let own = text.lines().find(|line| line.starts_with("sm_121 swiglu.fwd{x=bf16}")).unwrap();
     let other = text.lines().find(|line| line.starts_with("sm_121 embedding.fwd{h=1536,")).unwrap();
@@ -64,4 +64,39 @@ fn a_build_is_held_to_its_lines_of_the_shared_lock() {
     assert!(code == Some(3) && message.contains("CHANGED sm_121 swiglu.fwd{x=bf16}"), "{message}");
     let (code, message) = built(None);
     assert!(code == Some(3) && message.contains("built-in.lock: precast-aot lock writes it"), "{message}");
+}
+
+/// A bundle with kernels that the lock lacks, as of another variant, is not published; a broken lock stays as it is.
+#[test]
+fn what_is_published_is_as_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, bundle) = (lock::path(dir.path(), SHARED_LOCK), dir.path().join("out.bundle"));
+    let committed = lock::path(&Path::new(env!("CARGO_MANIFEST_DIR")).join("locks"), SHARED_LOCK);
+    let text = std::fs::read_to_string(&committed).unwrap();
+    ends(aot("build --arch sm_121 --model smollm2-135m --out").arg(&bundle));
+    let publish = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let mut publish = aot("publish --bundle");
+        let to = dir.path().join("published");
+        ends(publish.arg(&bundle).arg("--locks").arg(dir.path()).arg("--to").arg(to))
+    };
+    assert_eq!(publish(&text).0, Some(0));
+    let own = text.lines().find(|line| line.starts_with("sm_121 swiglu.fwd{x=bf16}")).unwrap();
+    let (code, _, message) = publish(&text.replace(own, &own.replace("[threads=128]", "[threads=64]")));
+    assert!(code == Some(3) && message.contains("ADDED   sm_121 swiglu.fwd{x=bf16}[threads=128]"), "{message}");
+    let broken = format!("{text}<<<<<<< HEAD\n");
+    std::fs::write(&path, &broken).unwrap();
+    let (code, _, message) = ends(aot("lock --model smollm2-135m --locks").arg(dir.path()));
+    assert!(code == Some(3) && message.contains("<<<<<<< HEAD"), "{code:?} {message}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), broken);
+}
+
+/// It would name the lock that the built-in models share.
+#[test]
+fn no_model_is_called_as_the_shared_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("built-in.json");
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("smollm2-135m.json"), &path).unwrap();
+    let (code, _, message) = ends(aot("keys --arch sm_121 --model").arg(&path));
+    assert!(code != Some(0) && message.contains("would be called built-in"), "{message}");
 }

@@ -1,15 +1,17 @@
 // Quantizes columns to int8, with the results of quantize.cu on the transpose. A CTA has a strip of neighboring
-// columns. Four threads share 128 rows of two of them, 32 rows each: of the seven steps of a Walsh-Hadamard transform of
-// 128 five stay within a thread, and what is stored is whole sectors. The columns' largest values come first; going back
-// from the last rows to the first, those that are no longer in registers are loaded and rotated again.
-// Bound: memory. Reads x once and, of columns that registers do not hold, from L2 again; writes one byte a value.
+// columns. Four threads share 128 rows of two of them, 32 rows each: of the seven steps of a Walsh-Hadamard transform
+// of 128 five stay within a thread, and two threads store whole sectors together where rows are a multiple of 32. The
+// columns' largest values come first; going back from the last rows to the first, those that are no longer in registers
+// are loaded and rotated again.
+// Bound: latency of L2. Two strips read each sector of x, and again what registers do not hold; one byte a value is
+// written.
 // Sources: as quantize.cu.
 #include "int8.h"
 #include "quantize.cuh"
 
 enum : uint32_t {
-    WIDTH = 8,   // values quantized together
-    COLUMNS = 8, // of a strip
+    WIDTH = 8, // values quantized together
+    COLUMNS = VARIANT_COLUMNS, // of a strip
     PAIRS = COLUMNS / 2,
     OF_THREAD = 32, // rows
     HALF = 16,      // of them, stored together
@@ -97,7 +99,10 @@ struct Share {
                 halves[i] = {quantize(v[column][2 * i], scale), quantize(v[column][2 * i + 1], scale)};
         int8x16_t sent = odd ? halves[0] : halves[1];
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) sent.eights[i / 2].fours[i % 2] = shuffle_xor(sent.eights[i / 2].fours[i % 2], PAIRS);
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t& four = sent.eights[i / 2].fours[i % 2];
+            four = shuffle_xor(four, PAIRS);
+        }
         const uint32_t row = (quarter - odd) * OF_THREAD + odd * HALF;
         if (row < left) *reinterpret_cast<int8x16_t*>(q + row) = odd ? sent : halves[0];
         if (row + OF_THREAD < left) *reinterpret_cast<int8x16_t*>(q + row + OF_THREAD) = odd ? halves[1] : sent;

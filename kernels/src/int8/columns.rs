@@ -4,19 +4,21 @@ use super::host;
 use super::rotation::rotation;
 pub use crate::abi::Int8Columns;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
+use crate::{Arch, Batch, Build, Dtype, Fixed, Geometry, Operand, Reference, Source, Tolerance, source, variant};
+
+/// Columns of a strip: few, so that narrow matrices have a strip for each multiprocessor.
+const COLUMNS: u32 = 8;
 
 variant! {
     /// A CTA has a strip of neighboring columns.
     pub struct Strips {
         /// Fewest CTAs per multiprocessor.
         blocks: u32,
+        /// Columns of a strip.
+        columns: Fixed<COLUMNS>,
         threads: u32,
     }
 }
-
-/// Columns of a strip: few, so that narrow matrices have a strip for each multiprocessor.
-const COLUMNS: u32 = 8;
 
 /// Rows of two columns that four threads share.
 const SEGMENT: u32 = 128;
@@ -33,7 +35,7 @@ impl Build for Int8Columns {
         let rounds = segments.div_ceil(MOST_THREADS / of_segment);
         let threads = (segments.div_ceil(rounds.max(1)) * of_segment).next_multiple_of(32);
         let blocks = MOST_THREADS.checked_div(threads).unwrap_or(1);
-        rotation(self.n).map(|_| Strips { blocks, threads }).into_iter().collect()
+        rotation(self.n).map(|_| Strips { blocks, columns: Fixed, threads }).into_iter().collect()
     }
 
     /// A thread loads pairs of columns.
@@ -53,7 +55,7 @@ impl Build for Int8Columns {
 impl Reference for Int8Columns {
     /// Each rotation; columns that a CTA takes in one round and in several.
     fn examples() -> Vec<Self> {
-        let bf16 = [16, 48, 96, 320, 896, 2064, 9728].map(|n| Self { n, x: Dtype::Bf16 });
+        let bf16 = [16, 48, 96, 320, 896, 4112, 9728, 12352].map(|n| Self { n, x: Dtype::Bf16 });
         bf16.into_iter().chain([80, 1152].map(|n| Self { n, x: Dtype::F32 })).collect()
     }
 

@@ -1,6 +1,6 @@
 // The loop of RMSNorm's backward pass over the rows of a CTA, for any layout and format of rows. A CTA takes the `rows`
-// rows of one partial sum; each of its row groups takes every ROWS-th of them and adds up its own dgamma, then the groups
-// add them up in a fixed order: no atomics, no second pass.
+// rows of one partial sum; each of its row groups takes every ROWS-th of them and adds up its own dgamma, then the
+// groups add them up in a fixed order: no atomics, no second pass.
 #pragma once
 #include "early.cuh"
 #include "gamma.cuh"

@@ -59,7 +59,7 @@ const BWD: [(u32, u32); 5] = [(32, 256), (64, 256), (128, 256), (256, 512), (512
 /// Like forward, with more registers per element.
 const DGRAD: [(u32, u32); 5] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512)];
 
-/// Widest rows whose threads have registers for the gradients of gamma and for quantization.
+/// Widest rows that are quantized beside their gradients of gamma: threads have one share each.
 const MOST_COLUMNS: u32 = 8192;
 
 /// Returns the variant with the fewest threads per row that leave each at most `share` elements in registers; else the
@@ -176,7 +176,17 @@ impl Reference for RmsnormBwd {
         let keys =
             [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (300, true, Dtype::F32)];
         let dense = keys.map(|(h, residual, x)| Self { gamma: Gamma::Weight, h, out: Out::Dense, residual, x });
-        let int8 = [(48, true), (96, false), (272, true), (896, false), (1024, true), (5120, true)];
+        let int8 = [
+            (48, true),
+            (96, false),
+            (272, true),
+            (896, false),
+            (1024, true),
+            (1536, true),
+            (2576, false),
+            (4096, true),
+            (5120, true),
+        ];
         let int8 = int8.map(|(h, residual)| Self {
             gamma: Gamma::Weight,
             h,

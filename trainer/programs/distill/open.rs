@@ -215,7 +215,7 @@ fn over(config: RunConfig, corpus: &Corpus, summaries: Option<&Summaries>) -> Re
     let config = config.over(corpus.places.packing, summaries.map_or(0, |summaries| summaries.total().places))?;
     let steps = config.steps();
     let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(summaries).notes());
-    notes.chain(note_of_none(&config)).chain(config.int8_note()).for_each(notes::note);
+    notes.chain(note_of_none(&config)).for_each(notes::note);
     Ok(config)
 }
 

@@ -102,6 +102,7 @@ pub(super) fn ready(
     let certificates = upload(&mut session, models, (known, config), || first_step(corpus, config), stop)?;
     models.models.iter().filter_map(|(role, model)| still::note(&config.name_of(role), model)).for_each(notes::note);
     config.completions.and_then(|_| models.models.student.note_of_endless()).iter().for_each(notes::note);
+    config.int8_note(session.plan.plan.arch).iter().for_each(notes::note);
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, "reading data", || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {

@@ -251,7 +251,7 @@ impl Report {
             experts: ExpertTiles::of(plan),
             teacher_pass: plan.pass.map(|pass| pass.micros),
             on_cuda_cores: OnCudaCores::of(&groups, arch),
-            int8: config.int8_note().filter(|_| arch != Arch::Sim),
+            int8: config.int8_note(arch),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, (data.as_ref(), cache), &plan.plan, target.peak()),
             data,

@@ -26,9 +26,11 @@ pub fn check() -> Result<()> {
     // Cargo takes a package of one version for the one that it has unpacked and built: both places are new.
     let dir = tempfile::tempdir()?;
     let [home, target] = ["cargo", "target"].map(|name| dir.path().join(name));
-    let [own, registry] = [cargo_home()?, home.clone()].map(|home| home.join("registry"));
-    fs::create_dir_all(&registry)?;
-    ["index", "cache"].into_iter().try_for_each(|name| symlink(own.join(name), registry.join(name)))?;
+    let own = std::path::absolute(cargo_home()?)?;
+    fs::create_dir_all(home.join("registry"))?;
+    // With the lock of what is shared.
+    let shared = ["registry/index", "registry/cache", ".package-cache", "config.toml"].into_iter();
+    shared.filter(|name| own.join(name).exists()).try_for_each(|name| symlink(own.join(name), home.join(name)))?;
     let packages = |arguments: &[&str]| {
         let mut command = cargo(arguments);
         command.env("CARGO_HOME", &home).env("CARGO_TARGET_DIR", &target);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use precast_aot::{home, lock};
-use precast_models::BUILT_IN;
+use precast_models::SHARED_LOCK;
 
 use super::checkout::copy_checkout;
 use crate::build::{flags, reproducible, whole};
@@ -140,7 +140,7 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);
     let message = String::from_utf8_lossy(&check.stderr);
     let changed: Vec<&str> = message.lines().filter(|line| line.starts_with("  ")).collect();
-    let lock = fs::read_to_string(lock::path(&checkout.join("aot/models/locks"), BUILT_IN))?;
+    let lock = fs::read_to_string(lock::path(&checkout.join("aot/models/locks"), SHARED_LOCK))?;
     let expected = lock.lines().filter(|line| is_its(line)).count();
     ensure!(expected > 0, "no swiglu.fwd is locked");
     ensure!(

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use precast_kernels::Arch;
-use precast_models::{BUILT_IN, Model};
+use precast_models::{Model, SHARED_LOCK};
 
 use super::checkout::aot;
 use super::reproducible::same;
@@ -29,7 +29,7 @@ pub fn check() -> Result<()> {
     let models: Vec<String> = Model::built_in().into_iter().map(|model| model.name).collect();
     let said = output(Command::new(trainer).args(["--version", "--verbose"]))?;
     let rows = Arch::GPUS.map(|arch| format!("bundle of {}: ", arch.argument()));
-    for name in rows.into_iter().chain([format!("lock of {BUILT_IN}: ")]) {
+    for name in rows.into_iter().chain([format!("lock of {SHARED_LOCK}: ")]) {
         ensure!(said.contains(&name), "--version --verbose has no {name}\n{said}");
     }
     for arch in Arch::GPUS {

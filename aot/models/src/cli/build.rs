@@ -27,7 +27,7 @@ pub struct Arguments {
     out: PathBuf,
     #[command(flatten)]
     locks: Locks,
-    /// Fail, and write nothing, if a kernel differs from its lock or a model has no lock
+    /// Fail, and write nothing, if a kernel differs from its lock or a lock is missing
     #[arg(long)]
     locked: bool,
 }

@@ -1,10 +1,10 @@
 //! `precast-aot lock`
 
 use clap::Args;
-use precast_aot::lock::{self, Strictness};
+use precast_aot::lock::{self, Part, Strictness};
 use precast_fatbins::Lock;
 use precast_kernels::Arch;
-use precast_models::{LOCK, Selection, kernels};
+use precast_models::{LOCK, Selection};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
@@ -28,24 +28,33 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let directory = arguments.locks.directory();
     let all = arguments.models.models.is_empty();
-    let keys = if all { kernels::unlaunched() } else { Vec::new() };
-    let selection = Selection { models: arguments.models.find()?, keys, archs: Arch::GPUS.to_vec() };
+    let archs = Arch::GPUS.to_vec();
+    let selection = match all {
+        true => Selection { archs, ..Selection::everything() },
+        false => Selection::of_models(arguments.models.find()?, archs),
+    };
     let parts = selection.locked();
     for part in &parts {
         refuse_inputs(&lock::path(&directory, &part.name), &arguments.models.files())?;
     }
+    // Other models' kernels stay in the lock that they share.
+    let keeps_others = |part: &Part| part.strictness == Strictness::Shared && !all;
+    // Read before minutes of compiling.
+    let old = |part: &Part| match lock::read(&directory, &part.name) {
+        // A file of an older version is replaced whole.
+        Err(lock::LockFileError::Parse { .. }) if !keeps_others(part) => Ok(Lock::default()),
+        read => read.map(Option::unwrap_or_default),
+    };
+    let olds = parts.iter().map(old).collect::<Result<Vec<Lock>, _>>()?;
     let built = arguments.compiler.build(&selection.request())?;
     let mut changed = Vec::new();
-    for part in &parts {
+    for (part, old) in parts.iter().zip(olds) {
         let path = lock::path(&directory, &part.name);
-        let old = match lock::read(&directory, &part.name) {
-            // A file of an older version is replaced whole.
-            Err(lock::LockFileError::Parse { .. }) | Ok(None) => Lock::default(),
-            read => read?.unwrap_or_default(),
-        };
         let own = lock::of(&built.manifest, part, &selection.archs);
-        // Other models' kernels stay in the lock that they share.
-        let new = if part.strictness == Strictness::Shared && !all { old.clone().merged(own) } else { own };
+        let new = match keeps_others(part) {
+            true => lock::select(&old, &Selection::everything().build_keys(), &selection.archs).merged(own),
+            false => own,
+        };
         let changes = old.compare(&new);
         say!("{}: {}, {} changed", path.display(), count(new.len(), "module"), changes.len());
         if !arguments.check {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use precast_aot::home;
-use precast_aot::lock::{self, Part};
+use precast_aot::lock::{self, Comparison, NotLocked, Part};
 use precast_aot::publish::{self, title};
 use precast_core::shell::quoted;
 use precast_fatbins::{Bundle, Digest, Lock};
@@ -68,7 +68,7 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
 
 /// Returns the locks of the models that a bundle is built for, by name; of the shared one, their kernels' lines.
 fn locks_of(bundle: &Bundle<'_>, directory: &Path) -> Result<Vec<(String, Lock)>, Failure> {
-    let built_for = &bundle.manifest().built_for;
+    let (built_for, archs) = (&bundle.manifest().built_for, bundle.archs());
     let mut built_in = Model::built_in();
     let own = built_for.iter().filter(|name| built_in.iter().all(|model| model.name != **name)).map(|name| {
         let lock = lock::read(directory, name)?;
@@ -77,11 +77,20 @@ fn locks_of(bundle: &Bundle<'_>, directory: &Path) -> Result<Vec<(String, Lock)>
     });
     let mut locks: Vec<(String, Lock)> = own.collect::<Result<_, Failure>>()?;
     built_in.retain(|model| built_for.contains(&model.name));
-    for Part { name, keys, command, .. } in Selection::of_models(built_in, Vec::new()).locked() {
-        let lock = lock::read(directory, &name)?;
-        let lock = lock.ok_or_else(|| Failure::NoLock { path: lock::path(directory, &name), command })?;
-        locks.push((name, lock::select(&lock, &keys, &bundle.archs())));
+    let parts = Selection::of_models(built_in, Vec::new()).locked();
+    let Comparison { changes, unlocked } = lock::compare(bundle.manifest(), &parts, &archs, directory)?;
+    if let Some(Part { name, command, .. }) = unlocked.first() {
+        return Err(Failure::NoLock { path: lock::path(directory, name), command: command.clone() });
     }
+    if !changes.is_empty() {
+        let (directory, command) = (directory.to_owned(), LOCK.to_owned());
+        return Err(NotLocked { directory, changes, command }.into());
+    }
+    // As locked, so these are its lines.
+    locks.extend(parts.into_iter().map(|part| {
+        let lock = lock::of(bundle.manifest(), &part, &archs);
+        (part.name, lock)
+    }));
     Ok(locks)
 }
 

@@ -65,7 +65,7 @@ impl Targets {
         let keys = self.kernels.keys.iter().map(|text| kernels::find(text)).collect::<Result<Vec<_>, _>>()?.concat();
         let archs = self.archs.arch.clone();
         Ok(match (&*self.models.models, &*keys) {
-            ([], []) => Selection { models: Model::built_in(), keys: kernels::unlaunched(), archs },
+            ([], []) => Selection { archs, ..Selection::everything() },
             ([], _) => Selection { models: Vec::new(), keys, archs },
             _ => Selection { models: self.models.find()?, keys, archs },
         })
@@ -75,7 +75,7 @@ impl Targets {
 /// Directory of the locks.
 #[derive(Args)]
 pub(super) struct Locks {
-    /// Directory of the models' lock files [default: aot/models/locks of the checkout]
+    /// Directory of the lock files [default: aot/models/locks of the checkout]
     #[arg(long, value_name = "DIR")]
     pub(super) locks: Option<PathBuf>,
 }

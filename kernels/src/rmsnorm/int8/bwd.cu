@@ -19,9 +19,10 @@ struct GammaRow {
     }
 };
 
-// The groups' dgamma: registers do not hold it beside a row that is quantized. A thread's quarter of four columns lies
-// beside those of its neighbors, so no bank has two of them.
-typedef float4_t GroupSums[PER_THREAD * WIDTH / 4][VARIANT_THREADS];
+// The groups' dgamma: registers do not hold it beside a row that is quantized. Four columns of a thread lie beside
+// those of its neighbors, so no bank has two of them.
+enum : uint32_t { FOURS = PER_THREAD * WIDTH / 4 };
+typedef float4_t GroupSums[FOURS][VARIANT_THREADS];
 
 // A group's dgamma, in shared memory from the start.
 struct GroupSum {
@@ -29,7 +30,7 @@ struct GroupSum {
 
     __device__ __forceinline__ GroupSum(GroupSums& sums) : sums(sums) {
 #pragma unroll
-        for (uint32_t quarter = 0; quarter < PER_THREAD * WIDTH / 4; quarter++) sums[quarter][threadIdx.x] = {};
+        for (uint32_t i = 0; i < FOURS; i++) sums[i][threadIdx.x] = {};
     }
 
     // Adds a row's vector `j`.
@@ -49,8 +50,8 @@ struct GroupSum {
         sync_block();
         for (uint32_t four = threadIdx.x; four < ROW / 4; four += VARIANT_THREADS) {
             const uint32_t vector = four / 2, segment = vector / (SEGMENT / WIDTH), place = vector % (SEGMENT / WIDTH);
-            const uint32_t j = segment / AT_A_TIME * VECTORS + place / 4;
-            const uint32_t thread = segment % AT_A_TIME * 4 + place % 4;
+            static_assert(PER_THREAD == VECTORS, "a thread has vectors of one segment");
+            const uint32_t j = place / 4, thread = segment * 4 + place % 4; // the inverse of column_of
             float4_t sum = {};
 #pragma unroll
             for (uint32_t group = 0; group < ROWS; group++) {
