@@ -1,14 +1,16 @@
 //! Checks signing and publishing by stock programs: minisign, skopeo, cuobjdump, nvdisasm, and a reader written from
 //! the format's specification alone.
 
-use precast_kernels::KERNELS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use precast_aot::lock;
 use precast_fatbins::{Bundle, Digest, Lock};
+use precast_kernels::{Arch, KERNELS};
+use precast_models::{Model, Selection};
 use rayon::prelude::*;
 
 use super::checkout::aot;
@@ -92,17 +94,17 @@ fn digests_of(listed: &str) -> BTreeSet<String> {
     listed.lines().filter_map(|line| line.split_whitespace().next_back()).map(str::to_owned).collect()
 }
 
-/// Returns the digests in a directory's lock files, of architectures with this prefix.
+/// Returns the digests in a directory's lock files, of kernels that built-in models launch, as trainers embed, and of
+/// architectures with this prefix.
 pub fn locked(directory: &Path, arch: &str) -> Result<BTreeSet<String>> {
+    let launched = Selection::of_models(Model::built_in(), Vec::new()).build_keys();
+    let archs: Vec<Arch> = Arch::GPUS.into_iter().filter(|row| row.name().starts_with(arch)).collect();
     let mut digests = BTreeSet::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "lock") {
-            let text = fs::read_to_string(&path)?;
-            text.parse::<Lock>().with_context(|| path.display().to_string())?;
-            digests.extend(
-                text.lines().filter(|line| line.starts_with("sm_") && line.starts_with(arch)).filter_map(digest),
-            );
+            let lock: Lock = fs::read_to_string(&path)?.parse().with_context(|| path.display().to_string())?;
+            digests.extend(lock::select(&lock, &launched, &archs).to_string().lines().skip(1).filter_map(digest));
         }
     }
     Ok(digests)
@@ -143,4 +145,25 @@ fn tools(dir: &Path, bundle: &Path, installed: &Path) -> Result<()> {
     ensure!(digests == locked(installed, "")?, "what cuobjdump extracts is not what is locked");
     println!("== {modules} cubins: listed, extracted, disassembled, and as locked");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_models::SHARED_LOCK;
+
+    use super::*;
+
+    /// What `CONTRIBUTING.md` adds to the lock before a model launches it.
+    #[test]
+    fn a_kernel_that_no_model_launches_is_in_no_trainer() {
+        let own = crate::run::root().join("aot/models/locks");
+        let dir = tempfile::tempdir().unwrap();
+        let text = fs::read_to_string(lock::path(&own, SHARED_LOCK)).unwrap();
+        let line = text.lines().find(|line| line.starts_with("sm_121 ")).unwrap();
+        let other = line.replacen("sm_121 ", "sm_121 a", 1).replace(&digest(line).unwrap(), &"0".repeat(64));
+        fs::write(lock::path(dir.path(), SHARED_LOCK), text.replace(line, &format!("{other}\n{line}"))).unwrap();
+        let [with, without] = [dir.path(), &own].map(|directory| locked(directory, "sm_121").unwrap());
+        assert!(with == without && with.contains(&digest(line).unwrap()));
+        assert!(locked(&own, "").unwrap().len() > 5 * with.len());
+    }
 }
