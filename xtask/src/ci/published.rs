@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// What `CONTRIBUTING.md` adds to the lock before a model launches it.
+    /// `CONTRIBUTING.md` locks a new kernel before a model launches it.
     #[test]
     fn a_kernel_that_no_model_launches_is_in_no_trainer() {
         let own = crate::run::root().join("aot/models/locks");

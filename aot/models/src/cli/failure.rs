@@ -32,8 +32,9 @@ pub enum Failure {
     /// A lock file is missing.
     #[error("no lock {}: {command} writes it", path.display())]
     NoLock {
-        /// Where it was looked for.
+        /// Path at which no file is.
         path: PathBuf,
+        /// Command that writes it.
         command: String,
     },
     /// A bundle cannot be published, or a published one must not be used.
