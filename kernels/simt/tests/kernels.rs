@@ -81,13 +81,18 @@ snapshots! {
     a_block_that_may_not_run_is_not_sent_to:
         found_on_hopper("head.distill{reverse=false,x=bf16}", "cluster_sync();", "sync_block();");
     a_warp_does_not_store_where_its_lanes_still_read:
-        found_on_hopper("gemm.dgrad{w=bf16,x=bf16}", SKIPPED, "} typename");
+        found_on_hopper("gemm.dgrad{w=bf16,x=bf16}", SKIPPED, "} if constexpr");
+    a_tile_is_stored_before_the_next_one_is_rounded:
+        found_on_hopper(RESIDUAL, "store(c);\n                    if", "if (c > 0) store(c);\n                    if");
+    neighbors_of_other_columns_share_nothing:
+        found_on_hopper("gemm.wgrad{x=bf16}", "work.shares = rasterize", "work.shares = first < tiles || rasterize");
 }
 
 const RELEASE: &str = "if (threadIdx.x == 0) store_release";
 const LARGEST: &str = "#pragma unroll\n    for (uint32_t warp";
 const FOURS: &str = "for (uint32_t four";
-const SKIPPED: &str = "sync_warp();\n                }\n                typename";
+const SKIPPED: &str = "sync_warp();\n            }\n            if constexpr";
+const RESIDUAL: &str = "gemm.fwd{bias=false,residual=true,w=bf16,x=bf16}";
 const SWIGLU: &str = "gemm.swiglu{bias=true,w=bf16,x=bf16}";
 
 #[test]

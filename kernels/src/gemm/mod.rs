@@ -73,6 +73,9 @@ const SAMPLES: [(u32, u32, u32); 10] = [
     (520, 136, 264),
 ];
 
+/// Of dgrad: tiles that are only beside each other, and fewer than a cluster has CTAs.
+const ONE_ROW_OF_TILES: (u32, u32, u32) = (33, 72, 264);
+
 /// Like [`SAMPLES`], in int8; the last are several slices deep, and several tiles wide and high.
 const INT8_SAMPLES: [(u32, u32, u32); 6] =
     [(1, 8, 16), (33, 72, 48), (130, 264, 272), (70, 136, 1296), (300, 520, 528), (520, 264, 144)];
@@ -132,6 +135,7 @@ macro_rules! gemm_source {
             "wgmma/experts.cuh",
             "wgmma/forward.cuh",
             "wgmma/epilogue.cuh",
+            "wgmma/gated.cuh",
             "wgmma/int8/epilogue.cuh"
         )
     };
@@ -184,7 +188,7 @@ macro_rules! gemm_variants {
         }
 
         fn sums_as(&self, selected: Tiling, other: Tiling) -> bool {
-            select::sums_as(selected, other)
+            select::sums_as(self.gemm_op(), selected, other)
         }
 
         fn select(&self, p: &Self::Params, arch: Arch) -> Tiling {
@@ -556,7 +560,8 @@ impl Reference for GemmDgrad {
 
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |(m, n, k), splits| Self::Params { m, n, k, splits, ..Default::default() };
-        SPLITS.into_iter().flat_map(|splits| shapes(self.w).iter().map(move |shape| sample(*shape, splits))).collect()
+        let each = |splits| shapes(self.w).iter().map(move |shape| sample(*shape, splits));
+        SPLITS.into_iter().flat_map(each).chain([sample(ONE_ROW_OF_TILES, 1)]).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

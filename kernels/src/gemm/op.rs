@@ -54,8 +54,8 @@ impl GemmOp {
         self == GemmOp::Wgrad && variant.tile_m == 64
     }
 
-    /// True if the CTAs of a `wgmma` cluster multicast the common part of their tiles instead of splitting K: in
-    /// forward GEMMs, and where 64-row tiles fill the GPU unsplit.
+    /// True if the CTAs of a `wgmma` cluster compute tiles below each other and never split K: in forward GEMMs, and
+    /// where 64-row tiles fill the GPU unsplit.
     pub fn multicasts(self, variant: Wgmma) -> bool {
         matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || self.splits_k_tiles(variant)
     }

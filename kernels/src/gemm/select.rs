@@ -63,12 +63,12 @@ fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
 }
 
 /// True if two tiles sum in the same order: the instruction's steps of the depth one after another, which neither the
-/// tile's size nor its stages change. A `wgmma` cluster may divide the depth, and for which tiles depends on the
-/// problem.
-pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
+/// tile's size nor its stages change. In gradients, a `wgmma` cluster may divide the depth, and for which tiles depends
+/// on the problem.
+pub(crate) fn sums_as(op: GemmOp, selected: Tiling, other: Tiling) -> bool {
     match (selected, other) {
         (Tiling::Mma(_) | Tiling::FewRows(_), Tiling::Mma(_) | Tiling::FewRows(_)) => true,
-        (Tiling::Wgmma(selected), Tiling::Wgmma(other)) => selected.cluster == 1 && other.cluster == 1,
+        (Tiling::Wgmma(selected), Tiling::Wgmma(other)) => op.is_forward() || selected == other,
         (selected, other) => selected == other,
     }
 }

@@ -2,7 +2,8 @@
 #pragma once
 #include "gate.cuh"
 
+__device__ __forceinline__ float gated(float gate, float up) { return gate * gate_sigmoid(gate) * up; }
+
 template <typename T> __device__ __forceinline__ float swiglu(float gate, float up) {
-    gate = round_to<T>(gate);
-    return gate * gate_sigmoid(gate) * round_to<T>(up);
+    return gated(round_to<T>(gate), round_to<T>(up));
 }

@@ -54,7 +54,7 @@ variant! {
 
 variant! {
     /// Tensor cores by `wgmma` and copies by TMA: a consumer warpgroup for each 64 rows, one producer. The CTAs of a
-    /// cluster split K for tiles beyond whole waves, or multicast the common part of their tiles: see
+    /// cluster multicast the common part of their tiles, and split K for tiles beyond whole waves: see
     /// `GemmOp::multicasts`.
     pub struct Wgmma {
         /// CTAs per cluster.

@@ -1,13 +1,21 @@
 // Epilogues: store the accumulators of a tile from the consumer warps' registers, rounded to bf16 in rows of 16 bytes
 // through a warp's own shared memory, or in f32. A chunk is 16 rows of CHUNK columns: v[q] holds the q-th eight of them
-// in the layout of wgmma. No store waits for an earlier one.
+// in the layout of wgmma. No store waits for an earlier one. One that DEFERS rounds a tile at once, which halves its
+// registers, and stores it while the wgmma of the next tile run.
 #pragma once
 #include "gemm/wgmma/mainloop.cuh"
 
-// bf16, with a bias per column and a residual of C's shape added before the one rounding.
-template <bool has_bias, bool has_residual> struct Bf16Epilogue {
-    enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 2, SCRATCH = 2 * SLOT, CHUNKS = TILE_N / CHUNK };
-    enum : bool { PAIRED = false };
+// bf16, with a bias per column and a residual of C's shape added before the one rounding. `paired`: see gemm().
+template <bool has_bias, bool has_residual, bool paired = false> struct Bf16Epilogue {
+    enum : uint32_t {
+        CHUNK = 32,
+        CHUNKS = TILE_N / CHUNK,
+        SLOT = 16 * CHUNK * 2,
+        BIASES = 2 * SLOT, // where the tile's biases are in the scratch
+        SCRATCH = BIASES + (has_bias ? TILE_N * 2 : 0),
+        PART = paired ? TILE_N / 2 : TILE_N,
+    };
+    enum : bool { PAIRED = paired, DEFERS = true };
     typedef float Sum;
     const bf16 *bias, *residual;
     bf16* out;
@@ -16,14 +24,7 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     uint64_t at; // their address
     bool upper, lower; // true if its two rows exist
     uint4_t added[has_residual ? 2 * CHUNKS : 1];
-    uint32_t biases[has_bias && !has_residual ? 4 * CHUNKS : 1]; // with a residual no registers are left for them
 
-    // Returns the first of the lane's pair of columns in an eight: the pair starts at 2 t, the lane's 16 bytes at 8 t.
-    __device__ __forceinline__ uint32_t pair_column(uint32_t quad) const { return column - lane() % 4 * 6 + quad * 8; }
-    __device__ __forceinline__ uint32_t pair_of(const bf16* biases, uint32_t quad) const {
-        const uint32_t j = pair_column(quad);
-        return j < columns ? reinterpret_cast<const uint32_t*>(biases)[j / 2] : 0;
-    }
     static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % WARP; }
 
     // Turns to an expert, whose rows end before `last`.
@@ -34,6 +35,13 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
         at = uint64_t(row) * columns + column;
         upper = row < rows;
         lower = row + 8 < rows;
+        if (has_bias) {
+            const uint32_t i = lane() * 8, j = first_column + i % PART;
+            if (i < TILE_N)
+                store_shared(scratch + BIASES + i * 2,
+                             j < columns ? *reinterpret_cast<const uint4_t*>(bias + i / PART * columns + j) : uint4_t{});
+            sync_warp();
+        }
         if (has_residual)
 #pragma unroll
             for (uint32_t c = 0; c < CHUNKS; c++) {
@@ -42,40 +50,52 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
                 added[2 * c] = upper && inside ? *from : uint4_t{};
                 added[2 * c + 1] = lower && inside ? from[columns] : uint4_t{}; // eight rows are `columns` vectors
             }
-        if (has_bias && !has_residual)
-#pragma unroll
-            for (uint32_t quad = 0; quad < 4 * CHUNKS; quad++) biases[quad] = pair_of(bias, quad);
     }
 
-    __device__ __forceinline__ void chunk(uint32_t c, float (&v)[4][4]) const {
-        const uint32_t slot = scratch + c % 2 * SLOT;
-        const uint32_t mine = slot + lane() / 4 * 64 + ((lane() ^ lane() >> 3) % 4 << 4); // and 8 rows below
-        const uint32_t row = lane() % 16; // row of a matrix
+    // Where a chunk's 16 bytes of the lane are in the warp's shared memory, and those 8 rows below.
+    __device__ __forceinline__ uint32_t slot(uint32_t c) const {
+        return scratch + c % 2 * SLOT + lane() / 4 * 64 + ((lane() ^ lane() >> 3) % 4 << 4);
+    }
+    // Where the lane's row of four 8 x 8 matrices is: of the left or right half of a chunk.
+    __device__ __forceinline__ uint32_t matrices(uint32_t c, uint32_t half) const {
+        const uint32_t row = lane() % 16;
+        return (scratch + c % 2 * SLOT + row * 64 + ((lane() / 16 ^ row >> 1) % 4 << 4)) ^ half << 5;
+    }
+
+    // Rounds a chunk to pairs of columns: those of an eight's upper and lower row.
+    __device__ __forceinline__ void round(uint32_t c, float (&v)[4][4], uint32_t (&pairs)[4][2]) const {
+        if (has_bias)
+#pragma unroll
+            for (uint32_t q = 0; q < 4; q++) {
+                const uint32_t pair = load_shared_word(scratch + BIASES + ((c * 4 + q) * 8 + lane() % 4 * 2) * 2);
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++) v[q][e] += unpack_bf16x2(pair, e);
+            }
         if (has_residual) {
-            store_shared(mine, added[2 * c]);
-            store_shared(mine + 8 * 64, added[2 * c + 1]);
+            store_shared(slot(c), added[2 * c]);
+            store_shared(slot(c) + 8 * 64, added[2 * c + 1]);
             sync_warp();
-        }
 #pragma unroll
-        for (uint32_t half = 0; half < 2; half++) {
-            const uint32_t matrix = slot + row * 64 + (((half * 2 + lane() / 16) ^ (row >> 1)) % 4 << 4);
-            if (has_bias)
-#pragma unroll
-                for (uint32_t q = 0; q < 2; q++) {
-                    const uint32_t quad = c * 4 + half * 2 + q;
-                    const uint32_t pair = has_residual ? pair_of(bias, quad) : biases[quad];
-#pragma unroll
-                    for (uint32_t e = 0; e < 4; e++) v[half * 2 + q][e] += unpack_bf16x2(pair, e);
-                }
-            if (has_residual) {
+            for (uint32_t half = 0; half < 2; half++) {
                 uint32_t r[4];
-                ldmatrix_x4(r, matrix);
+                ldmatrix_x4(r, matrices(c, half));
 #pragma unroll
                 for (uint32_t e = 0; e < 8; e++) v[half * 2 + e / 4][e % 4] += unpack_bf16x2(r[e / 2], e);
             }
-            const float(&left)[4] = v[half * 2], (&right)[4] = v[half * 2 + 1];
-            stmatrix_x4(matrix, pack_bf16x2(left[0], left[1]), pack_bf16x2(left[2], left[3]),
-                        pack_bf16x2(right[0], right[1]), pack_bf16x2(right[2], right[3]));
+        }
+#pragma unroll
+        for (uint32_t q = 0; q < 4; q++) {
+            pairs[q][0] = pack_bf16x2(v[q][0], v[q][1]);
+            pairs[q][1] = pack_bf16x2(v[q][2], v[q][3]);
+        }
+    }
+
+    __device__ __forceinline__ void store(uint32_t c, const uint32_t (&pairs)[4][2]) const {
+        const uint32_t mine = slot(c);
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint32_t(&left)[2] = pairs[half * 2], (&right)[2] = pairs[half * 2 + 1];
+            stmatrix_x4(matrices(c, half), left[0], left[1], right[0], right[1]);
         }
         sync_warp();
         if (column + c * CHUNK < columns) {
@@ -89,7 +109,7 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
 // f32, overwriting C or added to it. Each element is added to once, so there is no order to depend on.
 struct F32Epilogue {
     enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 4, SCRATCH = 2 * SLOT };
-    enum : bool { PAIRED = false };
+    enum : bool { PAIRED = false, DEFERS = false };
     typedef float Sum;
     float* out;
     uint32_t rows, columns, scratch;
@@ -100,7 +120,7 @@ struct F32Epilogue {
         row = first_row + threadIdx.x % WARP / 8;
         column = first_column + threadIdx.x % 8 * 4;
     }
-    __device__ __forceinline__ void chunk(uint32_t c, const float (&v)[4][4]) const {
+    __device__ __forceinline__ void store(uint32_t c, const float (&v)[4][4]) const {
         const uint32_t lane = threadIdx.x % WARP, group = lane / 4, member = lane % 4;
         const uint32_t slot = scratch + c % 2 * SLOT; // rows of 128 bytes, 16 of them at (i ^ row) % 8
 #pragma unroll

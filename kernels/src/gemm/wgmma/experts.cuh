@@ -46,7 +46,7 @@ template <uint32_t tile_n> struct ExpertScheduler {
             work.last = tile.end;
             work.matrix = tile.expert * problem.matrix_rows;
             work.end = (problem.k + TILE_K - 1) / TILE_K;
-            work.split_k = false;
+            work.split_k = work.shares = false;
             index += gridDim.x;
             return true;
         }

@@ -1,7 +1,8 @@
 // The warp-specialized GEMM behind all forms on sm_90a: C[i, j] = sum over r of A(i, r) * B(r, j), bf16 in, f32
 // accumulators. A producer warp keeps the stages of a pipeline full by TMA, across tiles; consumer warpgroups issue
-// wgmma, 64 rows of a tile each, and run the epilogue while the producer loads the next tile. Where k-tiles are small,
-// a stage holds several, and each operand has a producer warp: else consumers wait for mbarriers, not for copies.
+// wgmma, 64 rows of a tile each. They round a tile in registers and store it while the wgmma of the next are in flight,
+// so that tensor cores wait for the rounding alone. Where k-tiles are small, a stage holds several, and each operand has
+// a producer warp: else consumers wait for mbarriers, not for copies.
 // The last stage may have k-tiles past the end, which are zeros and change no sum.
 // Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can
 // serve.
@@ -30,12 +31,18 @@ template <uint32_t rows, bool mn> struct OperandTile {
             tma_load_2d(shared, map, k, row, full);
         }
     }
-    // Loads the part of a K-major operand that CTA `rank` loads for all CTAs of the cluster.
+    // Loads what CTA `rank` loads for all CTAs of the cluster: its part of a K-major tile, or every CLUSTER-th slab.
     static __device__ __forceinline__ void
     load_multicast(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k, uint32_t full, uint32_t rank) {
-        static_assert(!mn && rows % (8 * CLUSTER) == 0, "parts of whole swizzle atoms");
         enum : uint32_t { ROWS = rows / CLUSTER };
-        tma_load_2d_multicast(shared + rank * ROWS * 128, map, k, row + rank * ROWS, full, (1 << CLUSTER) - 1);
+        const uint16_t all = (1 << CLUSTER) - 1;
+        if constexpr (mn) {
+            for (uint32_t slab = rank; slab < SLABS; slab += CLUSTER)
+                tma_load_2d_multicast(shared + slab * SLAB_BYTES, map, row + slab * 64, k, full, all);
+        } else {
+            static_assert(rows % (8 * CLUSTER) == 0, "parts of whole swizzle atoms");
+            tma_load_2d_multicast(shared + rank * ROWS * 128, map, k, row + rank * ROWS, full, all);
+        }
     }
     static __device__ __forceinline__ uint64_t descriptor(uint32_t shared) {
         return smem_descriptor(descriptor_word(shared, mn ? uint32_t(SLAB_BYTES) : 16));
@@ -55,11 +62,18 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
     }
 }
 
+// Returns chunk c of a tile.
+template <uint32_t quads, typename Quad, uint32_t count>
+__device__ __forceinline__ Quad (&chunk_of(Quad (&tile)[count], uint32_t c))[quads] {
+    return reinterpret_cast<Quad(&)[quads]>(tile[c * quads]);
+}
+
 // `scheduler` assigns tiles of a problem. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the
-// thread's first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use
-// SCRATCH bytes of shared memory per warp. Its Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2
-// n columns: half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major. `b_ahead`: B
-// is weights, which the launch in front does not write: their producer does not wait for it.
+// thread's first, while the last wgmma are in flight, then for each chunk of CHUNK columns store(c, values), or, if it
+// DEFERS, round(c, values, pairs) and later store(c, pairs); it may use SCRATCH bytes of shared memory per warp. Its
+// Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2 n columns: half of a tile's are n after the
+// other half, and store() takes a chunk of each. `a_mn`, `b_mn`: MN-major. `b_ahead`: B is weights, which the launch in
+// front does not write: their producer does not wait for it.
 template <bool a_mn, bool b_mn, typename Scheduler, bool b_ahead = false, typename Epilogue>
 __device__ __forceinline__ void
 gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogue& epilogue) {
@@ -76,11 +90,15 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
         STAGE_BYTES = A_BYTES + B_BYTES,
         PRODUCERS = K_TILES > 1 ? 2 : 1, // warps
         SCRATCH_BYTES = CONSUMERS * 4 * Epilogue::SCRATCH,
+        // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps what
+        // fits its addresses, few where operands are K-major; the two consumers share the rest of 3 x 168.
+        PRODUCER_REGISTERS = a_mn || b_mn ? 40 : 24,
+        CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2,
         FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
         STAGES = FIT < 8 ? FIT : 8,
     };
-    // The CTAs of a cluster share B by multicast.
-    enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 && !STREAM_K };
+    // The CTAs of a cluster share B by multicast, unless they split a tile: stage by stage they go together.
+    enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 };
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A_BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
@@ -121,10 +139,8 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
                         for (uint32_t part = 0; loads_b && part < B_PARTS; part++) {
                             const uint32_t to = b_stages + slot * B::BYTES + part * BPart::BYTES;
                             const uint32_t row = Scheduler::weight_row(work) + part * problem.n;
-                            if constexpr (MULTICAST)
-                                BPart::load_multicast(to, maps + 1, row, k, barrier, scheduler.rank);
-                            else
-                                BPart::load(to, maps + 1, row, k, barrier);
+                            if (work.shares) BPart::load_multicast(to, maps + 1, row, k, barrier, scheduler.rank);
+                            else BPart::load(to, maps + 1, row, k, barrier);
                         }
                     }
                 }
@@ -133,7 +149,10 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
     } else { // consumers
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         const uint32_t warpgroup = warp / 4;
+        enum : uint32_t { QUADS = Epilogue::CHUNK / 8, CHUNKS = TILE_N / Epilogue::CHUNK / B_PARTS };
         typename Epilogue::Sum accumulators[TILE_N / 8][4];
+        uint32_t rounded[Epilogue::DEFERS ? TILE_N / 8 : 1][2];
+        bool is_deferred = false, is_split = false; // the tile that `rounded` holds
         epilogue.scratch = scratch + warp * Epilogue::SCRATCH;
         const auto release = [&](uint32_t which) {
             if (MULTICAST) {
@@ -142,9 +161,20 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
                 mbarrier_arrive(empty + which * 8);
             }
         };
+        // Stores chunk c, of a tile that is split one of this CTA's.
+        const auto store = [&](uint32_t c) {
+            if (is_split) {
+                if (c % CLUSTER != scheduler.rank) return;
+                // Skipped chunks do not alternate the slots: lanes may still read the one that this chunk takes.
+                sync_warp();
+            }
+            if constexpr (!Epilogue::DEFERS) epilogue.store(c, chunk_of<QUADS>(accumulators, c));
+            else if constexpr (!Epilogue::PAIRED) epilogue.store(c, chunk_of<QUADS>(rounded, c));
+            else epilogue.store(c, chunk_of<QUADS>(rounded, c), chunk_of<QUADS>(rounded, CHUNKS + c));
+        };
         while (scheduler.next(work)) {
-            uint32_t previous = 0;
-            for (uint32_t first = work.begin; first < work.end; first += K_TILES, advance()) {
+            uint32_t first = work.begin, previous = 0;
+            const auto multiply = [&](bool is_first) { // by one stage
                 mbarrier_wait(full + stage * 8, parity);
                 const uint64_t a = A::descriptor(a_stages + stage * K_TILES * A::BYTES + warpgroup * SLAB_BYTES);
                 const uint64_t b = B::descriptor(b_stages + stage * K_TILES * B::BYTES);
@@ -155,42 +185,45 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
                     for (uint32_t step = 0; step < TILE_K / 16; step++)
                         wgmma<a_mn, b_mn>(accumulators, a + k_tile * (A::BYTES >> 4) + step * (A::K_STEP >> 4),
                                           b + k_tile * (B::BYTES >> 4) + step * (B::K_STEP >> 4),
-                                          first != work.begin || k_tile != 0 || step != 0);
+                                          !is_first || k_tile != 0 || step != 0);
                 }
                 wgmma_commit();
-                if (first != work.begin) {
+                if (!is_first) {
                     wgmma_wait<1>();
                     release(previous);
                 }
                 previous = stage;
-            }
+                first += K_TILES;
+                advance();
+            };
+            multiply(true);
+            if (is_deferred)
+#pragma unroll
+                for (uint32_t c = 0; c < CHUNKS; c++) {
+                    store(c);
+                    if (first < work.end) multiply(false);
+                }
+            while (first < work.end) multiply(false);
             Scheduler::enter(epilogue, work);
+            sync_warp(); // lanes may still read the scratch of the previous tile
             epilogue.begin(work.row + warp * 16, work.column);
             wgmma_wait<0>();
             release(previous);
-            if (work.split_k) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
-            sync_warp(); // lanes may still read the scratch of the previous tile
+            is_split = work.split_k;
+            if (is_split) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
+            if constexpr (Epilogue::DEFERS) {
 #pragma unroll
-            for (uint32_t c = 0; c < TILE_N / Epilogue::CHUNK / B_PARTS; c++) {
-                if (work.split_k) {
-                    if (c % CLUSTER != scheduler.rank) continue;
-                    // Skipped chunks do not alternate the slots: lanes may still read the one that this chunk takes.
-                    sync_warp();
-                }
-                typename Epilogue::Sum values[B_PARTS][Epilogue::CHUNK / 8][4];
+                for (uint32_t c = 0; c < B_PARTS * CHUNKS; c++)
+                    epilogue.round(c, chunk_of<QUADS>(accumulators, c), chunk_of<QUADS>(rounded, c));
+                is_deferred = true;
+            } else {
 #pragma unroll
-                for (uint32_t part = 0; part < B_PARTS; part++)
-#pragma unroll
-                    for (uint32_t q = 0; q < Epilogue::CHUNK / 8; q++)
-#pragma unroll
-                        for (uint32_t e = 0; e < 4; e++) {
-                            const uint32_t chunk = part * (TILE_N / 2 / Epilogue::CHUNK) + c;
-                            values[part][q][e] = accumulators[chunk * (Epilogue::CHUNK / 8) + q][e];
-                        }
-                if constexpr (Epilogue::PAIRED) epilogue.chunk(c, values[0], values[1]);
-                else epilogue.chunk(c, values[0]);
+                for (uint32_t c = 0; c < CHUNKS; c++) store(c);
             }
         }
+        if (is_deferred)
+#pragma unroll
+            for (uint32_t c = 0; c < CHUNKS; c++) store(c);
     }
     if (MULTICAST) cluster_sync(); // other CTAs may still write here
 }

@@ -1,8 +1,8 @@
 //! GEMM on sm_90a: TMA, wgmma, warp specialization, and persistent CTAs, one per SM, each with its own list of tiles.
 //!
-//! With fewer tiles than SMs, or tiles beyond whole waves, clusters of two or four CTAs split K for those and reduce in
-//! a fixed order. In forward GEMMs, and where 64-row tiles fill the GPU unsplit, clusters compute tiles below each
-//! other and multicast their common B. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor
+//! The CTAs of a cluster compute tiles below each other and multicast their common B. In gradients, with fewer tiles
+//! than SMs, or tiles beyond whole waves, they split K for those and reduce in a fixed order, unless 64-row tiles fill
+//! the GPU unsplit. Epilogues in bf16 run while the next tile is multiplied. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor
 //! Map"; Osama et al., "Stream-K", 2023 (splitting only tiles beyond whole waves).
 
 use super::select::GemmOp;

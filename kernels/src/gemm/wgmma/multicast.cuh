@@ -114,7 +114,7 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
             for (uint32_t q = 0; q < Epilogue::CHUNK / 8; q++)
 #pragma unroll
                 for (uint32_t e = 0; e < 4; e++) values[q][e] = half[c * (Epilogue::CHUNK / 8) + q][e];
-            epilogue.chunk(c, values);
+            epilogue.store(c, values);
         }
     }
 }

@@ -1,7 +1,7 @@
-// The persistent tile scheduler: assigns tiles of C to CTAs, in order, with their parts of K. Every CTA computes its
-// own list of whole tiles. If `stream_k`, tiles beyond whole waves go to clusters instead, whose CTAs split K, if that
-// is faster (Osama et al., "Stream-K", 2023); else the CTAs of a cluster compute tiles below each other and share their
-// columns of B.
+// The persistent tile scheduler: assigns tiles of C to CTAs, in order, with their parts of K. The CTAs of a cluster
+// compute tiles below each other and share their columns of B. If `stream_k`, tiles beyond whole waves are split along K
+// by the CTAs of a cluster, if that is faster (Osama et al., "Stream-K", 2023), and neighbors that are not below each
+// other share nothing. All CTAs of a cluster go through equally many k-tiles.
 #pragma once
 #include "gemm.h"
 #include "gemm/raster.cuh"
@@ -18,16 +18,13 @@ enum : uint32_t {
     RASTER_BAND = 16,               // tile rows
     SHARED_BYTES = VARIANT_SHARED_BYTES,
     STAGE_GOAL_BYTES = 32 << 10,    // at least, for small k-tiles: waits for mbarriers are then rare
-    // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps 40,
-    // which fits its addresses; the two consumers share the rest: 40 + 2 x 232 = 3 x 168.
-    PRODUCER_REGISTERS = 40,
-    CONSUMER_REGISTERS = 232,
 };
 
 // One piece of work: a tile of C over k-tiles begin .. end.
 struct WorkTile {
     uint32_t row, column, begin, end;
-    bool split_k; // the CTAs of the cluster share the tile, each over its part of K
+    bool split_k; // the CTAs of the cluster split the tile, each over its part of K
+    bool shares;  // they have the same columns of B
 };
 
 // C is m x n, the sum runs over k.
@@ -64,21 +61,28 @@ template <bool stream_k, uint32_t tile_n> struct TileScheduler {
     }
 
     __device__ __forceinline__ bool next(WorkTile& work) {
-        if (stream_k && CLUSTER > 1 && !split_k && index >= whole) {
+        const uint32_t first = stream_k && !split_k ? index - rank : index; // of the cluster's
+        if (stream_k && CLUSTER > 1 && !split_k && first >= whole) {
             split_k = true;
             index = whole + blockIdx.x / CLUSTER;
         }
-        if (index >= tiles) return false;
+        if ((split_k ? index : first) >= tiles) return false;
         work.begin = 0;
         work.end = k_tiles;
         work.split_k = stream_k && split_k;
-        if (work.split_k) {
-            work.begin = k_tiles * rank / CLUSTER;
-            work.end = k_tiles * (rank + 1) / CLUSTER;
+        if (work.split_k) { // the last may have k-tiles past the end
+            const uint32_t part = (k_tiles + CLUSTER - 1) / CLUSTER;
+            work.begin = rank * part;
+            work.end = work.begin + part;
         }
-        const TileIndex tile = rasterize<BAND>(index, tiles_m, tiles_n);
-        work.row = tile.m * ROWS + (SHARERS > 1 ? rank * TILE_M : 0);
+        const TileIndex tile = rasterize<BAND>(index < tiles ? index : first, tiles_m, tiles_n);
+        work.row = index < tiles ? tile.m * ROWS + (SHARERS > 1 ? rank * TILE_M : 0) : tiles_m * ROWS;
         work.column = tile.n * tile_n;
+        work.shares = SHARERS > 1;
+        if (stream_k && CLUSTER > 1 && !split_k) {
+            const uint32_t last = first + CLUSTER < tiles ? first + CLUSTER - 1 : tiles - 1;
+            work.shares = rasterize<BAND>(first, tiles_m, tiles_n).n == rasterize<BAND>(last, tiles_m, tiles_n).n;
+        }
         index += work.split_k ? gridDim.x / CLUSTER : gridDim.x / SHARERS;
         return true;
     }

@@ -1,5 +1,5 @@
-// Epilogue of exact sums: scales them, then stores them like bf16's. The scales of a lane's two rows are fetched while
-// the last wgmma are in flight, those of its columns chunk by chunk: no registers are left for more.
+// Epilogue of exact sums: scales them, then rounds and stores them like bf16's. The scales of a lane's two rows and of
+// the tile's columns are fetched while the last wgmma are in flight: these through a warp's own shared memory.
 #pragma once
 #include "wgmma_s8.cuh"
 #include "gemm/scale.cuh"
@@ -8,24 +8,17 @@
 struct Scales {
     const float *x, *w, *first; // of X's rows, of the expert's or all of W's, of W's first
     float upper, lower;         // scales of the lane's rows
-
-    __device__ __forceinline__ void begin(uint32_t row, uint32_t rows) {
-        upper = row < rows ? x[row] : 0.0f;
-        lower = row + 8 < rows ? x[row + 8] : 0.0f;
-    }
-    // Returns the scales of the lane's columns j and j + 1, below `columns`; in W's rows they start at `first`.
-    __device__ __forceinline__ float2_t pair(uint32_t j, uint32_t columns, uint32_t first = 0) const {
-        return j < columns ? *reinterpret_cast<const float2_t*>(w + first + j) : float2_t{};
-    }
-    __device__ __forceinline__ float apply(int32_t sum, uint32_t e, float2_t columns) const {
-        return scaled(sum, e < 2 ? upper : lower, columns.v[e % 2]);
-    }
 };
 
-template <bool has_bias, bool has_residual> struct Int8Epilogue : Bf16Epilogue<has_bias, has_residual> {
-    typedef Bf16Epilogue<has_bias, has_residual> Base;
+template <bool has_bias, bool has_residual, bool paired = false>
+struct Int8Epilogue : Bf16Epilogue<has_bias, has_residual, paired> {
+    typedef Bf16Epilogue<has_bias, has_residual, paired> Base;
     typedef int32_t Sum;
+    enum : uint32_t { SCRATCH = Base::SCRATCH + TILE_N * 4 };
     Scales scales;
+
+    // Where the scales of the tile's columns are in the warp's shared memory.
+    __device__ __forceinline__ uint32_t column_scales() const { return Base::scratch + Base::SCRATCH; }
 
     // Turns to an expert: `last` is the row behind its last, `matrix` the first of its rows of W.
     __device__ __forceinline__ void enter(uint32_t last, uint32_t matrix) {
@@ -33,17 +26,30 @@ template <bool has_bias, bool has_residual> struct Int8Epilogue : Bf16Epilogue<h
         scales.w = scales.first + matrix;
     }
     __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
-        scales.begin(first_row + Base::lane() / 4, Base::rows);
+        const uint32_t row = first_row + Base::lane() / 4;
+        scales.upper = row < Base::rows ? scales.x[row] : 0.0f;
+        scales.lower = row + 8 < Base::rows ? scales.x[row + 8] : 0.0f;
+#pragma unroll
+        for (uint32_t i = Base::lane() * 2; i < TILE_N; i += 2 * WARP) {
+            const uint32_t j = first_column + i % Base::PART;
+            const float2_t pair = j < Base::columns
+                                      ? *reinterpret_cast<const float2_t*>(scales.w + i / Base::PART * Base::columns + j)
+                                      : float2_t{};
+            store_shared(column_scales() + i * 4, pair.v[0], pair.v[1]);
+        }
+        sync_warp();
         Base::begin(first_row, first_column);
     }
-    __device__ __forceinline__ void chunk(uint32_t c, const int32_t (&sums)[4][4]) const {
+    __device__ __forceinline__ void round(uint32_t c, const int32_t (&sums)[4][4], uint32_t (&pairs)[4][2]) const {
         float values[4][4];
 #pragma unroll
         for (uint32_t q = 0; q < 4; q++) {
-            const float2_t columns = scales.pair(Base::pair_column(c * 4 + q), Base::columns);
+            float columns[2];
+            load_shared(columns[0], columns[1], column_scales() + ((c * 4 + q) * 8 + Base::lane() % 4 * 2) * 4);
 #pragma unroll
-            for (uint32_t e = 0; e < 4; e++) values[q][e] = scales.apply(sums[q][e], e, columns);
+            for (uint32_t e = 0; e < 4; e++)
+                values[q][e] = scaled(sums[q][e], e < 2 ? scales.upper : scales.lower, columns[e % 2]);
         }
-        Base::chunk(c, values);
+        Base::round(c, values, pairs);
     }
 };
