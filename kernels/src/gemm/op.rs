@@ -56,7 +56,7 @@ impl GemmOp {
 
     /// True if the CTAs of a `wgmma` cluster compute tiles below each other and never split K: in forward GEMMs, and
     /// where 64-row tiles fill the GPU unsplit.
-    pub fn multicasts(self, variant: Wgmma) -> bool {
+    pub fn never_splits(self, variant: Wgmma) -> bool {
         matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || self.splits_k_tiles(variant)
     }
 }

@@ -64,7 +64,7 @@ fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
 
 /// True if two tiles sum in the same order: the instruction's steps of the depth one after another, which neither the
 /// tile's size nor its stages change. In gradients, a `wgmma` cluster may divide the depth, and for which tiles depends
-/// on the problem.
+/// on the problem, or warpgroups divide each k-tile.
 pub(crate) fn sums_as(op: GemmOp, selected: Tiling, other: Tiling) -> bool {
     match (selected, other) {
         (Tiling::Mma(_) | Tiling::FewRows(_), Tiling::Mma(_) | Tiling::FewRows(_)) => true,
@@ -91,14 +91,14 @@ const MOST_SPLITS: u32 = 8;
 /// Workspace that stays in L2 beside the operands: a sixth of an H200's 50 MiB.
 const WORKSPACE_BYTES: u64 = 8 << 20;
 
-/// Estimates a GEMM's time, if every multiprocessor computes as many tiles as the busiest; tiles beyond whole waves may
-/// be divided within clusters that do not share columns.
+/// Estimates a GEMM's time, if every multiprocessor computes as many tiles as the busiest; the clusters of gradients
+/// may divide tiles beyond whole waves.
 fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64) -> u64 {
     let (m, n) = variant.tile();
     let splits = if matches!(variant, Tiling::Mma(_)) { u64::from(problem.splits) } else { 1 };
-    // CTAs of a cluster that share copies, and those that divide the depth.
+    // CTAs of a cluster that only have tiles below each other, and those that may divide the depth.
     let (sharers, cluster) = match variant {
-        Tiling::Wgmma(wgmma) if problem.op.multicasts(wgmma) => (wgmma.cluster, 1),
+        Tiling::Wgmma(wgmma) if problem.op.never_splits(wgmma) => (wgmma.cluster, 1),
         Tiling::Wgmma(wgmma) => (1, u64::from(wgmma.cluster)),
         Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => (1, 1),
     };

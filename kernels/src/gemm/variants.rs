@@ -55,7 +55,7 @@ variant! {
 variant! {
     /// Tensor cores by `wgmma` and copies by TMA: a consumer warpgroup for each 64 rows, one producer. The CTAs of a
     /// cluster multicast the common part of their tiles, and split K for tiles beyond whole waves: see
-    /// `GemmOp::multicasts`.
+    /// `GemmOp::never_splits`.
     pub struct Wgmma {
         /// CTAs per cluster.
         cluster: u32,

@@ -39,7 +39,8 @@ template <bool has_bias, bool has_residual, bool paired = false> struct Bf16Epil
             const uint32_t i = lane() * 8, j = first_column + i % PART;
             if (i < TILE_N)
                 store_shared(scratch + BIASES + i * 2,
-                             j < columns ? *reinterpret_cast<const uint4_t*>(bias + i / PART * columns + j) : uint4_t{});
+                             j < columns ? *reinterpret_cast<const uint4_t*>(bias + i / PART * columns + j)
+                                         : uint4_t{});
             sync_warp();
         }
         if (has_residual)

@@ -1,5 +1,5 @@
-// Gates in the epilogue: a chunk of gate and the chunk of up of the same columns become one of y. Both are rounded first,
-// so a tile waits as bf16 for its special functions, too.
+// Gates in the epilogue: a chunk of gate and the chunk of up of the same columns become one of y. Both are rounded
+// first, so a tile waits as bf16 for its special functions, too.
 #pragma once
 #include "gemm/swiglu.cuh"
 #include "gemm/wgmma/epilogue.cuh"

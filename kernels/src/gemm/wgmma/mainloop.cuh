@@ -1,8 +1,9 @@
 // The warp-specialized GEMM behind all forms on sm_90a: C[i, j] = sum over r of A(i, r) * B(r, j), bf16 in, f32
 // accumulators. A producer warp keeps the stages of a pipeline full by TMA, across tiles; consumer warpgroups issue
 // wgmma, 64 rows of a tile each. They round a tile in registers and store it while the wgmma of the next are in flight,
-// so that tensor cores wait for the rounding alone. Where k-tiles are small, a stage holds several, and each operand has
-// a producer warp: else consumers wait for mbarriers, not for copies.
+// so that tensor cores wait for the rounding alone, and for what it reads of a bias, scales and a residual. Where
+// k-tiles are small, a stage holds several, and each operand has a producer warp: else consumers wait for mbarriers,
+// not for copies.
 // The last stage may have k-tiles past the end, which are zeros and change no sum.
 // Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can
 // serve.
@@ -90,15 +91,16 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
         STAGE_BYTES = A_BYTES + B_BYTES,
         PRODUCERS = K_TILES > 1 ? 2 : 1, // warps
         SCRATCH_BYTES = CONSUMERS * 4 * Epilogue::SCRATCH,
-        // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps what
-        // fits its addresses, few where operands are K-major; the two consumers share the rest of 3 x 168.
+        // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps
+        // what fits its addresses, few where operands are K-major; the two consumers share the rest of 3 x 168.
         PRODUCER_REGISTERS = a_mn || b_mn ? 40 : 24,
         CONSUMER_REGISTERS = (3 * 168 - PRODUCER_REGISTERS) / 2,
         FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
         STAGES = FIT < 8 ? FIT : 8,
     };
-    // The CTAs of a cluster share B by multicast, unless they split a tile: stage by stage they go together.
+    // The CTAs of a cluster go through stages in step, and share B by multicast where their tiles have equal columns.
     enum : bool { STREAM_K = Scheduler::STREAM_K, MULTICAST = CLUSTER > 1 };
+    static_assert(!MULTICAST || !STREAM_K || b_mn, "K-major operands are always copied in parts");
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A_BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
@@ -196,7 +198,7 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
                 first += K_TILES;
                 advance();
             };
-            multiply(true);
+            multiply(true); // no tile is without k-tiles
             if (is_deferred)
 #pragma unroll
                 for (uint32_t c = 0; c < CHUNKS; c++) {
@@ -225,5 +227,5 @@ gemm(const tensor_map* maps, const typename Scheduler::Problem& problem, Epilogu
 #pragma unroll
             for (uint32_t c = 0; c < CHUNKS; c++) store(c);
     }
-    if (MULTICAST) cluster_sync(); // other CTAs may still write here
+    if (MULTICAST) cluster_sync(); // other CTAs may still write and arrive here
 }

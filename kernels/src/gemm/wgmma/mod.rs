@@ -2,8 +2,9 @@
 //!
 //! The CTAs of a cluster compute tiles below each other and multicast their common B. In gradients, with fewer tiles
 //! than SMs, or tiles beyond whole waves, they split K for those and reduce in a fixed order, unless 64-row tiles fill
-//! the GPU unsplit. Epilogues in bf16 run while the next tile is multiplied. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor
-//! Map"; Osama et al., "Stream-K", 2023 (splitting only tiles beyond whole waves).
+//! the GPU unsplit. Epilogues in bf16 run while the next tile is multiplied. Sources: PTX ISA, "Asynchronous Warpgroup
+//! Level Matrix Instructions" and "Tensor Map"; Osama et al., "Stream-K", 2023 (splitting only tiles beyond whole
+//! waves).
 
 use super::select::GemmOp;
 use super::variants::Wgmma;
@@ -39,7 +40,7 @@ pub(crate) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [
     // A gated tile's columns come from two places.
     let parts = if op.is_gated() { 2 } else { 1 };
     let tile = [variant.tile_m, variant.tile_n / parts];
-    let sharers = if op.multicasts(variant) { variant.cluster } else { 1 };
+    let sharers = if op.never_splits(variant) { variant.cluster } else { 1 };
     let box_rows = |index, mn| match (mn, if index == 1 { sharers } else { 1 }) {
         (false, sharers) => tile[index] / sharers,
         (true, 1) => variant.tile_k,

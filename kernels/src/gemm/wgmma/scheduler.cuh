@@ -1,6 +1,6 @@
 // The persistent tile scheduler: assigns tiles of C to CTAs, in order, with their parts of K. The CTAs of a cluster
-// compute tiles below each other and share their columns of B. If `stream_k`, tiles beyond whole waves are split along K
-// by the CTAs of a cluster, if that is faster (Osama et al., "Stream-K", 2023), and neighbors that are not below each
+// compute tiles below each other and share their columns of B. If `stream_k`, tiles beyond whole waves are split along
+// K by the CTAs of a cluster, if that is faster (Osama et al., "Stream-K", 2023), and neighbors that are not below each
 // other share nothing. All CTAs of a cluster go through equally many k-tiles.
 #pragma once
 #include "gemm.h"
@@ -61,7 +61,9 @@ template <bool stream_k, uint32_t tile_n> struct TileScheduler {
     }
 
     __device__ __forceinline__ bool next(WorkTile& work) {
-        const uint32_t first = stream_k && !split_k ? index - rank : index; // of the cluster's
+        // A cluster never straddles bands: if its first and last tile have the same columns, so have all.
+        static_assert(RASTER_BAND % CLUSTER == 0, "bands of whole clusters");
+        const uint32_t first = stream_k && !split_k ? index - rank : index; // of the cluster's whole tiles
         if (stream_k && CLUSTER > 1 && !split_k && first >= whole) {
             split_k = true;
             index = whole + blockIdx.x / CLUSTER;

@@ -32,9 +32,9 @@ struct Int8Epilogue : Bf16Epilogue<has_bias, has_residual, paired> {
 #pragma unroll
         for (uint32_t i = Base::lane() * 2; i < TILE_N; i += 2 * WARP) {
             const uint32_t j = first_column + i % Base::PART;
-            const float2_t pair = j < Base::columns
-                                      ? *reinterpret_cast<const float2_t*>(scales.w + i / Base::PART * Base::columns + j)
-                                      : float2_t{};
+            const float2_t pair =
+                j < Base::columns ? *reinterpret_cast<const float2_t*>(scales.w + i / Base::PART * Base::columns + j)
+                                  : float2_t{};
             store_shared(column_scales() + i * 4, pair.v[0], pair.v[1]);
         }
         sync_warp();
