@@ -12,11 +12,10 @@ use crate::options::{Change, change};
 /// docker among them.
 const OF_OTHERS: &str = "--args --build --code --dev --disable-warnings --env --example --executions --features \
     --file --from --generate --golden --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --include \
-    --instance --kernel-name --key --launch-count --lib --list-elf --locked --manifest-path --merge --metrics \
-    --models --new-key --nnodes --no-deps --no-index --no-mtp --no-python --nodes --nproc-per-node \
-    --ntasks-per-node --offline --open --outfile --output --outtype --path --query-gpu --release --report \
-    --reproduce --revision --rm --section --security-opt --signal --stop-timeout --tag --target --test --tests --to \
-    --tune --upgrade --user --userns --volume --workspace";
+    --instance --key --lib --list-elf --locked --manifest-path --merge --models --new-key --nnodes --no-deps \
+    --no-index --no-mtp --no-python --nodes --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
+    --outtype --path --release --report --reproduce --revision --rm --security-opt --signal --stop-timeout --tag \
+    --target --test --tests --to --tune --upgrade --user --userns --volume --workspace";
 
 /// Returns the text of a command that is asked for help, at a terminal of this width.
 fn help_of(command: &str, flag: &str, columns: usize) -> String {
