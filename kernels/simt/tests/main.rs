@@ -11,6 +11,7 @@ use precast_core::{
 };
 
 mod abi;
+mod clusters;
 mod counters;
 mod decode;
 mod experts;

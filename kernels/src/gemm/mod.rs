@@ -73,10 +73,6 @@ const SAMPLES: [(u32, u32, u32); 10] = [
     (520, 136, 264),
 ];
 
-/// Of gradients: tiles that are only beside each other, in dgrad fewer than a cluster of four has CTAs; tiles of which
-/// a cluster computes some that share columns, and then splits one.
-const CLUSTERED_SAMPLES: [(u32, u32, u32); 2] = [(33, 72, 264), (520, 520, 128)];
-
 /// Like [`SAMPLES`], in int8; the last are several slices deep, and several tiles wide and high.
 const INT8_SAMPLES: [(u32, u32, u32); 6] =
     [(1, 8, 16), (33, 72, 48), (130, 264, 272), (70, 136, 1296), (300, 520, 528), (520, 264, 144)];
@@ -562,7 +558,7 @@ impl Reference for GemmDgrad {
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |(m, n, k), splits| Self::Params { m, n, k, splits, ..Default::default() };
         let each = |splits| shapes(self.w).iter().map(move |shape| sample(*shape, splits));
-        SPLITS.into_iter().flat_map(each).chain(CLUSTERED_SAMPLES.map(|shape| sample(shape, 1))).collect()
+        SPLITS.into_iter().flat_map(each).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -609,7 +605,7 @@ impl Reference for GemmWgrad {
         let variations = [0, 1].into_iter().flat_map(|accumulate| SPLITS.map(|splits| (accumulate, splits)));
         let shapes = shapes(self.x.into());
         let each = |(add, splits)| shapes.iter().map(move |shape| sample(*shape, add, splits));
-        variations.flat_map(each).chain(CLUSTERED_SAMPLES.map(|shape| sample(shape, 0, 1))).collect()
+        variations.flat_map(each).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
