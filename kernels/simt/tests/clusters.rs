@@ -4,26 +4,26 @@
 use bytemuck::bytes_of;
 use precast_kernels::abi::{gemm_dgrad_params, gemm_wgrad_params};
 use precast_kernels::{Arch, KERNELS, check::Case};
-use precast_simt::execute;
 
 use crate::SIMT;
+use crate::rows::launched_on;
 
 /// Tiles that are only beside each other, in dgrad fewer than a cluster of four has CTAs; tiles below each other, the
 /// last of which is split, over an odd number of k-tiles.
 const SHAPES: [(u32, u32, u32); 2] = [(33, 72, 264), (520, 520, 128)];
 
-/// Launches one cluster, which computes all tiles, by every variant of a key for wgmma.
-fn each_cluster_is_its_reference(key: &str, params: &[u8]) {
+/// Launches one cluster, which computes all tiles, by each of so many variants for wgmma.
+fn each_cluster_is_its_reference(key: &str, params: &[u8], variants: usize) {
     let key = KERNELS.parse(key).unwrap();
     let (kernel, case) = (key.kernel(), Case::new(&key, params, 1));
     let reference = case.reference();
-    for pair in key.built(Arch::Sm90a).filter(|pair| kernel.admits(pair.variant, params)) {
+    let built: Vec<_> = key.built(Arch::Sm90a).filter(|pair| kernel.admits(pair.variant, params)).collect();
+    assert_eq!(built.len(), variants, "{key}");
+    for pair in built {
         let program = SIMT.compile(&pair.source(), &pair.defines(Arch::Sm90a), Arch::Sm90a).unwrap();
         let mut geometry = kernel.geometry(pair.variant, params);
         geometry.grid[0] = kernel.smallest_grid(pair.variant).unwrap_or(geometry.grid[0]);
-        let (maps, mut memory) = (kernel.tensor_maps(pair.variant, params), case.before.clone());
-        let done = execute(&program, &geometry, params, &case.operands, &maps, &mut memory, 1);
-        done.unwrap_or_else(|report| panic!("{pair}: {report}"));
+        let memory = launched_on(&program, &pair, &case, &geometry);
         for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&reference) {
             let compared = case.compare_within(kernel.tolerance(operand), operand, after, reference);
             assert!(compared.is_ok(), "{pair}: {}", compared.unwrap_err());
@@ -35,7 +35,7 @@ fn each_cluster_is_its_reference(key: &str, params: &[u8]) {
 fn gradients_of_inputs_are_the_hosts_whatever_a_cluster_shares() {
     for (m, n, k) in SHAPES {
         let params = gemm_dgrad_params { m, n, k, splits: 1, ..Default::default() };
-        each_cluster_is_its_reference("gemm.dgrad{w=bf16,x=bf16}", bytes_of(&params));
+        each_cluster_is_its_reference("gemm.dgrad{w=bf16,x=bf16}", bytes_of(&params), 4);
     }
 }
 
@@ -43,6 +43,6 @@ fn gradients_of_inputs_are_the_hosts_whatever_a_cluster_shares() {
 fn gradients_of_weights_are_the_hosts_whatever_a_cluster_shares() {
     for (m, n, k) in SHAPES {
         let params = gemm_wgrad_params { m, n, k, splits: 1, ..Default::default() };
-        each_cluster_is_its_reference("gemm.wgrad{x=bf16}", bytes_of(&params));
+        each_cluster_is_its_reference("gemm.wgrad{x=bf16}", bytes_of(&params), 4);
     }
 }

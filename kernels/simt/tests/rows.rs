@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::{Arch, KERNELS, Key, KeyVariant, check::Case, host::Buffer, rows::RowPair};
+use precast_kernels::{Arch, Geometry, KERNELS, Key, KeyVariant, check::Case, host::Buffer, rows::RowPair};
 use precast_simt::{Program, execute};
 use rayon::prelude::*;
 
@@ -28,11 +28,14 @@ fn admits(built: &KeyVariant, pair: &RowPair) -> bool {
 
 /// Launches a variant, which must break no rule; returns the memory afterwards.
 pub fn launched(program: &Program, pair: &KeyVariant, case: &Case) -> Vec<Buffer> {
-    let (kernel, mut memory) = (pair.key.kernel(), case.before.clone());
-    let (geometry, maps) =
-        (kernel.geometry(pair.variant, &case.params), kernel.tensor_maps(pair.variant, &case.params));
-    let done = execute(program, &geometry, &case.params, &case.operands, &maps, &mut memory, 1);
-    done.unwrap_or_else(|report| panic!("{}: {report}", pair.key));
+    launched_on(program, pair, case, &pair.key.kernel().geometry(pair.variant, &case.params))
+}
+
+/// [`launched`] by a grid of one's own.
+pub fn launched_on(program: &Program, pair: &KeyVariant, case: &Case, geometry: &Geometry) -> Vec<Buffer> {
+    let (maps, mut memory) = (pair.key.kernel().tensor_maps(pair.variant, &case.params), case.before.clone());
+    let done = execute(program, geometry, &case.params, &case.operands, &maps, &mut memory, 1);
+    done.unwrap_or_else(|report| panic!("{pair}: {report}"));
     memory
 }
 
