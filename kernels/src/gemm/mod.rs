@@ -557,8 +557,7 @@ impl Reference for GemmDgrad {
 
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |(m, n, k), splits| Self::Params { m, n, k, splits, ..Default::default() };
-        let each = |splits| shapes(self.w).iter().map(move |shape| sample(*shape, splits));
-        SPLITS.into_iter().flat_map(each).collect()
+        SPLITS.into_iter().flat_map(|splits| shapes(self.w).iter().map(move |shape| sample(*shape, splits))).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -604,8 +603,7 @@ impl Reference for GemmWgrad {
         let sample = |(m, n, k), accumulate, splits| Self::Params { m, n, k, accumulate, splits, ..Default::default() };
         let variations = [0, 1].into_iter().flat_map(|accumulate| SPLITS.map(|splits| (accumulate, splits)));
         let shapes = shapes(self.x.into());
-        let each = |(add, splits)| shapes.iter().map(move |shape| sample(*shape, add, splits));
-        variations.flat_map(each).collect()
+        variations.flat_map(|(add, splits)| shapes.iter().map(move |shape| sample(*shape, add, splits))).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

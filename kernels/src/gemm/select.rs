@@ -68,7 +68,7 @@ fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
 pub(crate) fn sums_as(op: GemmOp, selected: Tiling, other: Tiling) -> bool {
     match (selected, other) {
         (Tiling::Mma(_) | Tiling::FewRows(_), Tiling::Mma(_) | Tiling::FewRows(_)) => true,
-        (Tiling::Wgmma(selected), Tiling::Wgmma(other)) => op.is_forward() || selected == other,
+        (Tiling::Wgmma(_), Tiling::Wgmma(_)) if op.is_forward() => true,
         (selected, other) => selected == other,
     }
 }

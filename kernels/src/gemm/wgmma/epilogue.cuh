@@ -21,7 +21,7 @@ template <bool has_bias, bool has_residual, bool paired = false> struct Bf16Epil
     bf16* out;
     uint32_t rows, columns, scratch;
     uint32_t column; // column of the lane's 16 bytes in the first chunk
-    uint64_t at; // their address
+    uint64_t at; // their place in C, elements
     bool upper, lower; // true if its two rows exist
     uint4_t added[has_residual ? 2 * CHUNKS : 1];
 

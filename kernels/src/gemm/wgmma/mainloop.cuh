@@ -5,8 +5,8 @@
 // k-tiles are small, a stage holds several, and each operand has a producer warp: else consumers wait for mbarriers,
 // not for copies.
 // The last stage may have k-tiles past the end, which are zeros and change no sum.
-// Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can
-// serve.
+// Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, in a pair that
+// shares B (128 + N / 2) / (128 N), which L2 can serve.
 // Sources: NVIDIA, CUTLASS 3, "Efficient GEMM in CUDA" (warp specialization, persistent kernels); DeepGEMM.
 #pragma once
 #include "early.cuh"

@@ -35,7 +35,8 @@ pub(crate) fn smallest_grid(op: GemmOp, variant: Wgmma) -> Option<u32> {
 pub(crate) type MatrixLayout = (usize, [u32; 2], bool);
 
 /// Returns tensor maps of both operands, the first at `offset`. A box of a K-major operand is a tile's rows, of an
-/// MN-major one a slab of 64. If CTAs share the second operand, each loads a part.
+/// MN-major one a slab of 64. Where CTAs always share the second operand, each loads a part of that box; where they may
+/// split K, too, it is MN-major, and each loads some of its slabs.
 pub(crate) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
     let parts = if op.is_gated() { 2 } else { 1 };

@@ -108,13 +108,7 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
         epilogue.scratch = scratch + warp * Epilogue::SCRATCH;
         epilogue.begin(row + warp % 4 * 16, column + warp / 4 * HALF);
 #pragma unroll
-        for (uint32_t c = 0; c < HALF / Epilogue::CHUNK; c++) {
-            float values[Epilogue::CHUNK / 8][4];
-#pragma unroll
-            for (uint32_t q = 0; q < Epilogue::CHUNK / 8; q++)
-#pragma unroll
-                for (uint32_t e = 0; e < 4; e++) values[q][e] = half[c * (Epilogue::CHUNK / 8) + q][e];
-            epilogue.store(c, values);
-        }
+        for (uint32_t c = 0; c < HALF / Epilogue::CHUNK; c++)
+            epilogue.store(c, chunk_of<Epilogue::CHUNK / 8>(half, c));
     }
 }

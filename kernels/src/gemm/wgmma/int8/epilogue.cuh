@@ -1,5 +1,5 @@
 // Epilogue of exact sums: scales them, then rounds and stores them like bf16's. The scales of a lane's two rows and of
-// the tile's columns are fetched while the last wgmma are in flight: these through a warp's own shared memory.
+// the tile's columns are fetched while the last wgmma are in flight: those of columns to a warp's own shared memory.
 #pragma once
 #include "wgmma_s8.cuh"
 #include "gemm/scale.cuh"
