@@ -11,40 +11,46 @@ use precast_aot::{home, lock};
 use precast_models::SHARED_LOCK;
 
 use super::checkout::copy_checkout;
-use crate::build::{flags, reproducible, whole};
-use crate::examples;
 use crate::release::environment::cargo_home;
-use crate::run::{output, step};
+use crate::run::{output, root, step};
+use crate::{build, examples};
 
-/// Builds twice and compares; then changes a source.
+/// A bundle of every row, in a checkout.
+const BUNDLE: &str = "target/reproducible/precast.bundle";
+
+/// Builds this checkout and a copy of it, and compares; then changes a source of the copy.
 pub fn check() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let [plain, noisy] = ["a", "another place/b"].map(|name| dir.path().join(name));
-    for checkout in [&plain, &noisy] {
-        copy_checkout(checkout)?;
-        toolchain(checkout)?;
-    }
-    step("build in one directory", whole(&mut reproducible(&plain, "build")?))?;
-    let mut second = reproducible(&noisy, "build")?;
-    whole(&mut second);
+    let (own, copy) = (root().canonicalize()?, dir.path().join("another place/b"));
+    copy_checkout(&copy)?;
+    toolchain(&copy)?;
     let cargo_home = another_cargo_home(dir.path())?;
-    flags(&mut second, &noisy, &cargo_home);
-    noise(second.env("CARGO_HOME", &cargo_home));
-    step("build in another, with one compiler thread, another CARGO_HOME and a noisy environment", &mut second)?;
-    same("target/reproducible/release/precast", &plain, &noisy)?;
+    build::build()?;
+    let mut again = elsewhere(&copy, &cargo_home)?;
+    step("build in another directory, with another CARGO_HOME and a noisy environment", build::whole(&mut again))?;
+    same("target/reproducible/release/precast", &own, &copy)?;
 
-    // Each uses its own cache, so each build has compiled every kernel itself.
-    for (checkout, threads) in [(&plain, "2"), (&noisy, "1")] {
-        let mut build = Command::new(checkout.join("target/reproducible/release/precast-aot"));
-        build.current_dir(checkout).args(["build", "--locked", "--jobs", threads, "--out", "precast.bundle"]);
+    // The copy has a cache of its own, so it compiles every kernel itself.
+    for (checkout, threads) in [(&own, "2"), (&copy, "1")] {
+        let mut bundle = Command::new(checkout.join("target/reproducible/release/precast-aot"));
+        bundle.current_dir(checkout).args(["build", "--locked", "--jobs", threads, "--out", BUNDLE]);
+        bundle.env("PRECAST_HOME", checkout.join("target/precast"));
         if threads == "1" {
-            noise(&mut build);
+            noise(&mut bundle);
         }
-        step(&format!("a bundle with {threads} threads"), &mut build)?;
+        step(&format!("a bundle with {threads} threads"), &mut bundle)?;
     }
-    same("precast.bundle", &plain, &noisy)?;
-    one_changed_character(&plain)?;
+    same(BUNDLE, &own, &copy)?;
+    one_changed_character(&copy, elsewhere(&copy, &cargo_home)?)?;
     plain_kernels(dir.path())
+}
+
+/// Returns a `cargo build` of a copy in a noisy environment.
+fn elsewhere(copy: &Path, cargo_home: &Path) -> Result<Command> {
+    let mut command = build::reproducible(copy, "build")?;
+    build::flags(&mut command, copy, cargo_home);
+    noise(command.env("CARGO_HOME", cargo_home));
+    Ok(command)
 }
 
 /// Builds kernels of CUDA and PTX that know nothing of this project, here and in a copy with a cache of its own, and
@@ -126,14 +132,13 @@ pub fn noise(command: &mut Command) {
 }
 
 /// Adds one character to a kernel's source and checks that exactly that family's kernels are reported.
-fn one_changed_character(checkout: &Path) -> Result<()> {
+fn one_changed_character(checkout: &Path, mut build: Command) -> Result<()> {
     const SOURCE: &str = "kernels/src/swiglu/fwd.cu";
     // Rows in int8 are written by another source.
     let is_its = |line: &str| line.contains(" swiglu.fwd{") && !line.contains("out=");
     let path = checkout.join(SOURCE);
     let text = fs::read_to_string(&path)?;
     fs::write(&path, format!("{text};\n"))?;
-    let mut build = reproducible(checkout, "build")?;
     step("build with one more character in a source", build.args(["--package", "precast-models"]))?;
     let program = checkout.join("target/reproducible/release/precast-aot");
     let check = Command::new(&program).current_dir(checkout).args(["lock", "--check"]).output()?;
@@ -148,7 +153,7 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
         "expected {expected} changed swiglu.fwd kernels and no others:\n{message}"
     );
     println!("== one character in {SOURCE}: {expected} kernels CHANGED, no others");
-    let built = output(Command::new(&program).current_dir(checkout).args(["build", "--out", "precast.bundle"]))?;
+    let built = output(Command::new(&program).current_dir(checkout).args(["build", "--out", BUNDLE]))?;
     println!("{built}");
     Ok(())
 }
