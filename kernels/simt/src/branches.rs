@@ -21,48 +21,71 @@ pub(crate) const CALLED_ALONE: &str = "-Wl,--gc-sections";
 /// Function that is called.
 const CALLED: &str = "__sanitizer_cov_trace_pc";
 
-/// A file, a line in it, and the compiler's number of one of its blocks, as of a branch and what follows.
-pub(crate) type CodeBlock = (String, u32, u32);
+/// A file, a line in it, and a part of that.
+pub(crate) type CodePlace = (String, u32, LinePart);
 
-/// Blocks of code of all programs, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LinePart {
+    /// A block by the compiler's number, as of a branch and what follows.
+    Block(u32),
+    /// The inlined call that has so many before it.
+    Call(u32),
+}
+
+/// A block of code, and whether it was executed.
+pub(crate) struct CodeBlock {
+    /// Where it is written; none for a line of the machine.
+    pub written: Option<CodePlace>,
+    /// The inlined calls that it begins.
+    pub calls: Vec<CodePlace>,
+    pub executed: bool,
+}
+
+/// Lines of all programs.
 #[derive(Default)]
 pub(crate) struct Branches(Mutex<BTreeMap<(String, u32), Line>>);
 
-/// A line that begins blocks, and whether each was executed.
+/// A line that begins blocks or calls, and whether each was executed.
 struct Line {
-    blocks: BTreeMap<u32, bool>,
+    parts: BTreeMap<LinePart, bool>,
     text: String,
 }
 
 impl Branches {
-    /// Adds the blocks of a program of a source: lines of its files, and whether they were executed.
-    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = (CodeBlock, bool)>) {
+    /// Adds the blocks of a program of a source.
+    pub fn add(&self, source: &Source, blocks: impl IntoIterator<Item = CodeBlock>) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = source.file();
-        for ((name, number, block), executed) in blocks {
-            let is_named = |header: &str| {
-                name.strip_suffix(header).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
-            };
-            let header =
-                source.headers.iter().filter(|(header, _)| is_named(header)).max_by_key(|(header, _)| header.len());
-            let Some(text) = (name == file).then_some(source.text).or(header.map(|(_, text)| *text)) else { continue };
-            let text = text.lines().nth((number as usize).saturating_sub(1)).unwrap_or_default().trim().to_owned();
-            let line = lines.entry((name, number)).or_insert(Line { blocks: BTreeMap::new(), text });
-            *line.blocks.entry(block).or_default() |= executed;
+        for CodeBlock { written, calls, executed } in blocks {
+            // A call of what traps is a trap.
+            let is_trap = written.as_ref().and_then(|place| text(source, place)).is_some_and(|text| traps(&text));
+            for place in written.into_iter().chain(calls.into_iter().filter(|_| !is_trap)) {
+                let Some(text) = text(source, &place) else { continue };
+                let (file, number, part) = place;
+                let line = lines.entry((file, number)).or_insert(Line { parts: BTreeMap::new(), text });
+                *line.parts.entry(part).or_default() |= executed;
+            }
         }
     }
 
-    /// Returns `file:line: text` of each line with a block that no sample executes, but for traps. Inlined code counts
-    /// where it is written: one of its calls that no sample makes is not named.
+    /// Returns `file:line: text` of each line with a part that no sample executes, but for traps.
     pub fn unexecuted(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = lines.iter().filter(|(_, line)| !line.blocks.values().all(|executed| *executed));
+        let missing = lines.iter().filter(|(_, line)| !line.parts.values().all(|executed| *executed));
         let named = missing.filter(|(_, line)| !traps(&line.text)).map(|((file, number), line)| {
-            let part = if line.blocks.values().any(|executed| *executed) { " (a part of it)" } else { "" };
+            let part = if line.parts.values().any(|executed| *executed) { " (a part of it)" } else { "" };
             format!("{file}:{number}: {}{part}", line.text)
         });
         named.collect()
     }
+}
+
+/// Returns a line of a source or one of its headers; none of other files.
+fn text(source: &Source, (name, number, _): &CodePlace) -> Option<String> {
+    let is_named =
+        |header: &str| name.strip_suffix(header).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'));
+    let header = source.headers.iter().filter(|(header, _)| is_named(header)).max_by_key(|(header, _)| header.len());
+    let text = (*name == source.file()).then_some(source.text).or(header.map(|(_, text)| *text))?;
+    Some(text.lines().nth((*number as usize).saturating_sub(1)).unwrap_or_default().trim().to_owned())
 }
 
 /// True for a line that calls a trap, or asserts.
@@ -103,12 +126,12 @@ pub(crate) fn calls(object: &[u8], shared: &[u8]) -> Option<Vec<u64>> {
     Some(calls)
 }
 
-/// Returns the block of each call that returns to an address: of what is inlined, where it is written. None for a
-/// line of the machine.
+/// Returns the place of each call that returns to an address: of what is inlined, where it is written. None for a line
+/// of the machine.
 ///
 /// # Errors
 /// [`CompileError::Io`] where addr2line does not answer.
-pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<CodeBlock>>, CompileError> {
+pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<CodePlace>>, CompileError> {
     let addr2line =
         Command::new("addr2line").arg("--exe").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let output = addr2line.and_then(|mut child| {
@@ -131,10 +154,16 @@ pub(crate) fn places(addresses: &[u64], file: &Path) -> Result<Vec<Option<CodeBl
 
 /// Parses a line of addr2line: `file:line`, with ` (discriminator N)` for blocks but the first. Copies that an
 /// optimization made of a block differ in bits above the lowest eight.
-fn place(line: &str) -> Option<CodeBlock> {
+fn place(line: &str) -> Option<CodePlace> {
     let (line, block) = line.split_once(" (discriminator ").unwrap_or((line, "0)"));
-    let (file, number) = line.strip_prefix(SOURCES)?.strip_prefix('/')?.trim_start_matches("./").rsplit_once(':')?;
-    Some((file.to_owned(), number.parse().ok()?, block.trim_end_matches(')').parse::<u32>().ok()? & 0xff))
+    let (file, number) = line.rsplit_once(':')?;
+    let block = block.trim_end_matches(')').parse::<u32>().ok()? & 0xff;
+    Some((source_file(file)?.to_owned(), number.parse().ok()?, LinePart::Block(block)))
+}
+
+/// Returns a source's name as it lies in its package; none of a path that is of no source.
+pub(crate) fn source_file(path: &str) -> Option<&str> {
+    Some(path.strip_prefix(SOURCES)?.strip_prefix('/')?.trim_start_matches("./"))
 }
 
 #[cfg(test)]
@@ -152,8 +181,13 @@ mod tests {
             common: &source::AS_IT_IS,
         };
         let file = source.file();
-        let at = |file: &str, line, executed| ((file.to_owned(), line, 0), executed);
-        let part = |block, executed| ((file.clone(), 5, block), executed);
+        let block = |file: &str, line, part, executed| CodeBlock {
+            written: Some((file.to_owned(), line, part)),
+            calls: Vec::new(),
+            executed,
+        };
+        let at = |file: &str, line, executed| block(file, line, LinePart::Block(0), executed);
+        let part = |number, executed| block(&file, 5, LinePart::Block(number), executed);
         let branches = Branches::default();
         // A second build reaches what the first does not.
         branches.add(&source, [at(&file, 1, false), at(&file, 2, false), at(&file, 3, false), at(&file, 4, false)]);
@@ -171,10 +205,10 @@ mod tests {
 
     #[test]
     fn a_line_of_addr2line_is_a_file_a_line_and_a_block() {
-        let read = |line: &str| place(line).map(|(file, number, block)| format!("{file} {number} {block}"));
-        assert_eq!(read("/simt/./k/a.cu:12 (discriminator 3)"), Some("k/a.cu 12 3".to_owned()));
-        assert_eq!(read("/simt/k/a.cu:7 (discriminator 513)"), Some("k/a.cu 7 1".to_owned()));
-        assert_eq!(read("/simt/k/a.cu:7"), Some("k/a.cu 7 0".to_owned()));
-        assert_eq!((read("??:0"), read("/usr/include/math.h:3")), (None, None));
+        let block = |line, number| Some(("k/a.cu".to_owned(), line, LinePart::Block(number)));
+        assert_eq!(place("/simt/./k/a.cu:12 (discriminator 3)"), block(12, 3));
+        assert_eq!(place("/simt/k/a.cu:7 (discriminator 513)"), block(7, 1));
+        assert_eq!(place("/simt/k/a.cu:7"), block(7, 0));
+        assert_eq!((place("??:0"), place("/usr/include/math.h:3")), (None, None));
     }
 }

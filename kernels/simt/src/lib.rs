@@ -13,6 +13,7 @@ mod count;
 mod error;
 mod examples;
 mod execute;
+mod inlined;
 mod launch;
 mod program;
 mod report;

@@ -1,5 +1,6 @@
 //! A kernel in memory: where its shared variables and constants are, and how it is launched.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -9,9 +10,10 @@ use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_core::Geometry;
 
-use crate::branches::{self, CodeBlock};
+use crate::branches::{self, CodeBlock, CodePlace};
 use crate::cost::Count;
 use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
+use crate::inlined::inlined;
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
 use crate::report::{Report, lines};
 
@@ -32,8 +34,13 @@ pub struct Program {
     counts: Mutex<Option<Vec<RawCount>>>,
     /// Addresses of its blocks of code, if it was compiled to say which are executed.
     blocks: Vec<u64>,
+    /// Inlined calls, by the addresses where they begin.
+    inlined: BTreeMap<u64, Vec<CodePlace>>,
     library: ManuallyDrop<Library>,
 }
+
+/// Length of the call that begins a block.
+const CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 5 } else { 4 };
 
 /// Says of an address in memory whether the call that returns to it has been made.
 type Executed = unsafe extern "C" fn(u64) -> bool;
@@ -100,15 +107,17 @@ impl Program {
                 symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))
             }),
         };
-        let blocks = match traced {
-            None => Vec::new(),
+        let (blocks, inlined) = match traced {
+            None => Default::default(),
             Some(object) => {
                 let object = std::fs::read(object).map_err(io(object))?;
-                branches::calls(&object, &bytes).ok_or_else(|| failed("its calls are not found".to_owned()))?
+                let calls = branches::calls(&object, &bytes);
+                let inlined = inlined(&parsed).map_err(|error| failed(error.to_string()))?;
+                (calls.ok_or_else(|| failed("its calls are not found".to_owned()))?, inlined)
             }
         };
         let (counts, library) = (Mutex::new(None), ManuallyDrop::new(library));
-        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts, blocks, library })
+        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts, blocks, inlined, library })
     }
 
     /// Static shared memory in bytes.
@@ -145,19 +154,24 @@ impl Program {
         since.iter().map(|count| Count::new(count, self.base)).collect()
     }
 
-    /// Returns each block of code by its place, and whether it was executed.
+    /// Returns each block of code.
     ///
     /// # Errors
     /// [`CompileError::Io`] where addr2line does not answer.
-    pub(crate) fn executed(&self) -> Result<Vec<(CodeBlock, bool)>, CompileError> {
+    pub(crate) fn executed(&self) -> Result<Vec<CodeBlock>, CompileError> {
         if self.blocks.is_empty() {
             return Ok(Vec::new());
         }
         // SAFETY: coverage.cc defines it with this signature.
         let executed = unsafe { self.library.get::<Executed>("simt_executed") }.expect("the machine has it");
         let places = branches::places(&self.blocks, &self.file)?.into_iter().zip(&self.blocks);
-        // SAFETY: it reads a table.
-        Ok(places.filter_map(|(place, block)| Some((place?, unsafe { executed(self.base + block) }))).collect())
+        let block = |(written, address): (_, &u64)| CodeBlock {
+            written,
+            calls: self.inlined.get(&(address - CALL_BYTES)).cloned().unwrap_or_default(),
+            // SAFETY: it reads a table.
+            executed: unsafe { executed(self.base + address) },
+        };
+        Ok(places.map(block).collect())
     }
 
     /// The source line of an instruction.

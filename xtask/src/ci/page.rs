@@ -173,6 +173,6 @@ mod tests {
                 edited(&fs::read_to_string(root.join(folder).join(&edit[0])).unwrap(), edit).unwrap();
             }
         }
-        assert_eq!([of_kernel.len(), of_program.len()], [7, 13]);
+        assert_eq!([of_kernel.len(), of_program.len()], [7, 14]);
     }
 }
