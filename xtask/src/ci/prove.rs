@@ -32,14 +32,16 @@ pub fn prove(out: &Path) -> Result<()> {
     packages::check()?;
     semver::check(None)?;
     fresh::check()?;
-    reproducible::check()?;
-    rows::check()?;
-    released::check(out)?;
-    for feature in FEATURES.split(',') {
-        let what = format!("a trainer for {feature} alone");
-        step(&what, &mut cargo(&["build", "--release", "--locked", "--features", feature]))?;
-    }
-    install::check()?;
+    // Its copy compiles every kernel on one core.
+    reproducible::check(|| {
+        rows::check()?;
+        released::check(out)?;
+        for feature in FEATURES.split(',') {
+            let what = format!("a trainer for {feature} alone");
+            step(&what, &mut cargo(&["build", "--release", "--locked", "--features", feature]))?;
+        }
+        install::check()
+    })?;
     println!("\n== all passed; {} holds what to upload", out.display());
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use precast_aot::{home, lock};
@@ -18,8 +19,9 @@ use crate::{build, examples};
 /// A bundle of every row, in a checkout.
 const BUNDLE: &str = "target/reproducible/precast.bundle";
 
-/// Builds this checkout and a copy of it, and compares; then changes a source of the copy.
-pub fn check() -> Result<()> {
+/// Builds this checkout and a copy of it, and compares; then changes a source of the copy. Does `meanwhile` while the
+/// copy compiles kernels.
+pub fn check(meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let (own, copy) = (root().canonicalize()?, dir.path().join("another place/b"));
     copy_checkout(&copy)?;
@@ -30,16 +32,20 @@ pub fn check() -> Result<()> {
     step("build in another directory, with another CARGO_HOME and a noisy environment", build::whole(&mut again))?;
     same("target/reproducible/release/precast", &own, &copy)?;
 
-    // The copy has a cache of its own, so it compiles every kernel itself.
-    for (checkout, threads) in [(&own, "2"), (&copy, "1")] {
+    // The copy has a cache of its own, so it compiles every kernel itself. This checkout did for its locks.
+    let [mut first, mut second] = [(&own, "2"), (&copy, "1")].map(|(checkout, threads)| {
         let mut bundle = Command::new(checkout.join("target/reproducible/release/precast-aot"));
         bundle.current_dir(checkout).args(["build", "--locked", "--jobs", threads, "--out", BUNDLE]);
         bundle.env("PRECAST_HOME", checkout.join("target/precast"));
-        if threads == "1" {
-            noise(&mut bundle);
-        }
-        step(&format!("a bundle with {threads} threads"), &mut bundle)?;
-    }
+        bundle
+    });
+    noise(&mut second);
+    step("this checkout's bundle, with 2 threads", &mut first)?;
+    thread::scope(|scope| {
+        let compiling = scope.spawn(|| step("the copy's bundle, with 1 thread", &mut second));
+        let others = meanwhile();
+        compiling.join().expect("a step does not panic").and(others)
+    })?;
     same(BUNDLE, &own, &copy)?;
     one_changed_character(&copy, elsewhere(&copy, &cargo_home)?)?;
     plain_kernels(dir.path())
