@@ -32,11 +32,13 @@ pub fn check(meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
     step("build in another directory, with another CARGO_HOME and a noisy environment", build::whole(&mut again))?;
     same("target/reproducible/release/precast", &own, &copy)?;
 
-    // The copy has a cache of its own, so it compiles every kernel itself. This checkout did for its locks.
-    let [mut first, mut second] = [(&own, "2"), (&copy, "1")].map(|(checkout, threads)| {
+    // Each has a cache that begins empty, so it compiles every kernel itself.
+    let fresh = dir.path().join("fresh");
+    toolchain(&fresh)?;
+    let [mut first, mut second] = [(&own, &fresh, "2"), (&copy, &copy, "1")].map(|(checkout, home, threads)| {
         let mut bundle = Command::new(checkout.join("target/reproducible/release/precast-aot"));
         bundle.current_dir(checkout).args(["build", "--locked", "--jobs", threads, "--out", BUNDLE]);
-        bundle.env("PRECAST_HOME", checkout.join("target/precast"));
+        bundle.env("PRECAST_HOME", home.join("target/precast"));
         bundle
     });
     noise(&mut second);
