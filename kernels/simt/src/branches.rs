@@ -34,7 +34,7 @@ pub(crate) enum LinePart {
 
 /// A block of code, and whether it was executed.
 pub(crate) struct CodeBlock {
-    /// Where it is written; none for a line of the machine.
+    /// Place of its first statement, of inlined code in the function; none in the machine.
     pub written: Option<CodePlace>,
     /// The inlined calls that it begins.
     pub calls: Vec<CodePlace>,
