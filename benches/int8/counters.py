@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Counters of each kernel of a command's first launches, by `ncu` with clock and caches as they are, slowest first.
-counters.csv is of one H200, `292f41e8`:
+counters.csv is of one H200, `6995d6cb`:
 
     export PRECAST_ALLOW_INJECTION=1
     benches/int8/counters.py precast bench step --teacher T --student S --batch-size 8 --seq-len 1024 --steps 1 \\
@@ -17,6 +17,7 @@ COUNTERS = {
     "DRAM, %": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "L2, %": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
     "L1, %": "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    "SM, %": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "issue, %": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
     "warps, %": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "registers": "launch__registers_per_thread",

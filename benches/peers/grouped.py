@@ -2,15 +2,19 @@
 """GEMMs of experts in torch: 128 experts of 512 rows each, at the shapes of Qwen3-30B-A3B, beside the dense GEMM of as many rows."""
 
 import statistics
+import time
 
 import torch
 
 ROWS, EXPERTS = 65536, 128
 
 
-def milliseconds(call, calls=20, samples=5):
-    for _ in range(3):
+def milliseconds(call, calls=20, samples=5, heated_s=1.0):
+    # As within a step: a GPU that has just begun is below its power limit, and faster.
+    begin = time.monotonic()
+    while time.monotonic() - begin < heated_s:
         call()
+        torch.cuda.synchronize()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     taken = []
     for _ in range(samples):
