@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Counters of each kernel of a command's first launches, by `ncu` with clock and caches as they are, slowest first.
-counters.csv is of one H200, `6995d6cb`:
+counters.csv is of one H200, `0565f073`:
 
     export PRECAST_ALLOW_INJECTION=1
     benches/int8/counters.py precast bench step --teacher T --student S --batch-size 8 --seq-len 1024 --steps 1 \\
