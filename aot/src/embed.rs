@@ -290,11 +290,12 @@ fn framed(out: &Path, built: &Built, archs: &[Arch]) -> io::Result<String> {
     let rows = frames(built, archs, &Cache::at(home(out).join("cache")));
     let mut items = String::new();
     for (arch, frame) in archs.iter().zip(rows) {
-        let Framed { bytes, bundle_bytes, bundle } = frame;
+        let Framed { base, bytes, bundle_bytes, bundle } = frame;
         std::fs::write(out.join(format!("{arch}.frame")), &bytes)?;
         let (sha256, bundle) = (Digest::of(&bytes).0, bundle.0);
+        let base = base.map_or("None".to_owned(), |base| format!("Some(precast_fatbins::Arch::{base:?})"));
         items += &format!(
-            "    precast_fatbins::Frame {{ arch: precast_fatbins::Arch::{arch:?}, bytes: \
+            "    precast_fatbins::Frame {{ arch: precast_fatbins::Arch::{arch:?}, base: {base}, bytes: \
             include_bytes!(concat!(env!(\"OUT_DIR\"), \
              \"/{arch}.frame\")), sha256: precast_fatbins::Digest({sha256:?}), bundle_bytes: {bundle_bytes}, \
              bundle: precast_fatbins::Digest({bundle:?}) }},\n"

@@ -7,9 +7,11 @@ use rayon::prelude::*;
 use crate::build::Built;
 use crate::cache::Cache;
 
-/// The bundle of one architecture in a frame.
+/// The bundle of an architecture in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed {
+    /// Architecture of the bundle that is its dictionary, if it has one.
+    pub base: Option<Arch>,
     /// Compressed bundle.
     pub bytes: Vec<u8>,
     /// Size of the bundle, bytes.
@@ -18,18 +20,26 @@ pub struct Framed {
     pub bundle: Digest,
 }
 
-/// Compresses the bundle of each architecture, in parallel, through the cache.
+/// Compresses the bundle of each architecture, in parallel, through the cache. The last of a generation is the
+/// dictionary of those before it.
 pub fn frames(built: &Built, archs: &[Arch], cache: &Cache) -> Vec<Framed> {
     let framed = |arch: &Arch| {
         let row = built.only(*arch);
-        let bundle = row.encode();
-        let key = Digest::of(&[b"frame", &*bundle].concat());
+        let (bundle, base) = (row.encode(), base(*arch, archs));
+        let dictionary = base.map(|base| built.only(base).encode()).unwrap_or_default();
+        let key = Digest::of(&[b"frame", Digest::of(&dictionary).0.as_slice(), &bundle].concat());
         let bytes = cache.get(&key).unwrap_or_else(|| {
-            let bytes = compress(&bundle);
+            let bytes = compress(&bundle, &dictionary);
             cache.put(&key, &bytes);
             bytes
         });
-        Framed { bytes, bundle_bytes: bundle.len() as u64, bundle: row.digest() }
+        Framed { base, bytes, bundle_bytes: bundle.len() as u64, bundle: row.digest() }
     };
     archs.par_iter().map(framed).collect()
+}
+
+/// Returns the last of these architectures with the major compute capability of `arch`; none for that one itself.
+fn base(arch: Arch, archs: &[Arch]) -> Option<Arch> {
+    let major = |arch: &Arch| arch.compute_capability().map(|(major, _)| major);
+    archs.iter().copied().rfind(|other| major(other) == major(&arch)).filter(|last| *last != arch)
 }

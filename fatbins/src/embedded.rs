@@ -71,7 +71,7 @@ impl Embedded {
             }
             Self::Frames(frames) => {
                 let named = frames.iter().find(|frame| Some(frame.arch) == arch);
-                named.or(frames.first()).map(|frame| unpacked(frame, kernels)).transpose()
+                named.or(frames.first()).map(|frame| unpacked(frame, frames, kernels)).transpose()
             }
         }
     }
@@ -105,16 +105,27 @@ impl Embedded {
     }
 }
 
-/// Decompresses a frame once a process.
-fn unpacked<K: AsRef<Kernels>>(frame: &Frame, kernels: &'static K) -> Result<Bundle<'static, K>, EmbeddedError> {
+/// Decompresses one of these frames, once a process.
+fn unpacked<K: AsRef<Kernels>>(
+    frame: &Frame,
+    frames: &[Frame],
+    kernels: &'static K,
+) -> Result<Bundle<'static, K>, EmbeddedError> {
     static FILES: Mutex<BTreeMap<Arch, &'static [u8]>> = Mutex::new(BTreeMap::new());
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let file = match files.get(&frame.arch) {
         Some(file) => file,
         // A program has a frame an architecture, and reads it while it lives.
-        None => *files.entry(frame.arch).or_insert(frame.decompress()?.leak()),
+        None => *files.entry(frame.arch).or_insert(file(frame, frames)?.leak()),
     };
     with_digest(Bundle::read(file, kernels)?, &frame.bundle.to_string())
+}
+
+/// Decompresses one of these frames, after its base, which has none itself.
+fn file(frame: &Frame, frames: &[Frame]) -> Result<Vec<u8>, FrameError> {
+    let base = frames.iter().find(|other| Some(other.arch) == frame.base);
+    let base = base.map(|base| base.decompress(&[])).transpose()?.unwrap_or_default();
+    frame.decompress(&base)
 }
 
 fn with_digest<K>(bundle: Bundle<'static, K>, digest: &str) -> Result<Bundle<'static, K>, EmbeddedError> {
@@ -135,17 +146,17 @@ mod tests {
     fn frame(arch: Arch) -> Frame {
         let manifest = Manifest::simulated(&KERNELS, []);
         let file = encode(&manifest, |_| &[]);
-        let (bytes, bundle_bytes): (&[u8], _) = (compress(&file).leak(), file.len() as u64);
-        Frame { arch, bytes, sha256: Digest::of(bytes), bundle_bytes, bundle: manifest.digest() }
+        let (bytes, bundle_bytes): (&[u8], _) = (compress(&file, &[]).leak(), file.len() as u64);
+        Frame { arch, base: None, bytes, sha256: Digest::of(bytes), bundle_bytes, bundle: manifest.digest() }
     }
 
     #[test]
     fn a_frame_gives_its_bundle_once_it_is_the_one_that_was_built() {
         let whole = frame(Arch::Sm80);
         for _ in 0..2 {
-            assert_eq!(unpacked(&whole, &KERNELS).unwrap().digest(), whole.bundle);
+            assert_eq!(unpacked(&whole, &[], &KERNELS).unwrap().digest(), whole.bundle);
         }
-        let message = |frame: Frame| unpacked(&frame, &KERNELS).unwrap_err().to_string();
+        let message = |frame: Frame| unpacked(&frame, &[], &KERNELS).unwrap_err().to_string();
         let mut bytes = whole.bytes.to_vec();
         *bytes.last_mut().unwrap() ^= 1;
         let flipped = message(Frame { bytes: bytes.leak(), ..frame(Arch::Sm86) });
@@ -153,9 +164,21 @@ mod tests {
         let other = message(Frame { bundle: Digest::of(b"another"), ..frame(Arch::Sm89) });
         assert!(other.contains("manifest") && other.contains("digest"), "{other}");
         let text: &[u8] = b"no bundle";
-        let bytes: &[u8] = compress(text).leak();
+        let bytes: &[u8] = compress(text, &[]).leak();
         let (sha256, bundle_bytes) = (Digest::of(bytes), text.len() as u64);
         let no_bundle = message(Frame { bytes, sha256, bundle_bytes, ..frame(Arch::Sm120) });
         assert!(no_bundle.contains("the embedded bundle must not be used"), "{no_bundle}");
+    }
+
+    #[test]
+    fn a_frame_is_decompressed_after_its_base() {
+        let base = frame(Arch::Sm121);
+        let file = base.decompress(&[]).unwrap();
+        let bytes: &[u8] = compress(&file, &file).leak();
+        let alike = Frame { base: Some(Arch::Sm121), bytes, sha256: Digest::of(bytes), ..frame(Arch::Sm100) };
+        assert!(4 * bytes.len() < base.bytes.len(), "{} bytes of {}", bytes.len(), base.bytes.len());
+        assert!(super::file(&alike, &[base, alike]).unwrap() == file);
+        let missing = super::file(&alike, &[alike]).unwrap_err().to_string();
+        assert!(missing.contains("cannot be decompressed"), "{missing}");
     }
 }

@@ -1,6 +1,11 @@
-//! A bundle in a zstd frame, as a program with the kernels of all architectures embeds one of each.
+//! A bundle in a zstd frame, as a program with the kernels of all architectures embeds one of each. Bundles of one
+//! generation are much alike: one of them is the dictionary of the others.
+
+use std::io;
 
 use precast_core::Arch;
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::CParameter;
 
 use crate::Digest;
 
@@ -8,12 +13,16 @@ use crate::Digest;
 pub const MOST_BYTES: u64 = 128 << 20;
 /// Slow to compress and as fast to decompress as any other.
 const LEVEL: i32 = 19;
+/// Matches reach back 64 MiB: through a bundle and its base.
+const WINDOW_LOG: u32 = 26;
 
 /// A frame, and what the build script found of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// Architecture of the bundle.
     pub arch: Arch,
+    /// Architecture of the bundle that is its dictionary, if it has one.
+    pub base: Option<Arch>,
     /// Compressed bundle.
     pub bytes: &'static [u8],
     /// SHA-256 of `bytes`.
@@ -33,21 +42,28 @@ pub struct FrameError {
     reason: String,
 }
 
-/// Compresses a bundle file. Returns the frame, a function of the file alone.
+/// Compresses a bundle file with its base as the dictionary, which is empty if it has none. Returns the frame, a
+/// function of the two files alone.
 ///
 /// # Panics
 /// If zstd fails, which it does for lack of memory.
-pub fn compress(bundle: &[u8]) -> Vec<u8> {
-    zstd::bulk::compress(bundle, LEVEL).expect("zstd compresses")
+pub fn compress(bundle: &[u8], base: &[u8]) -> Vec<u8> {
+    let compressed = || {
+        let mut compressor = Compressor::with_dictionary(LEVEL, base)?;
+        compressor.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+        compressor.compress(bundle)
+    };
+    let compressed: io::Result<_> = compressed();
+    compressed.expect("zstd compresses")
 }
 
 impl Frame {
-    /// Decompresses the bundle file.
+    /// Decompresses the bundle file, given that of [`Self::base`]; none is empty.
     ///
     /// # Errors
     /// [`FrameError`] before anything is allocated if the frame is not the one that was built, or says another size; or
     /// if it gives another.
-    pub fn decompress(&self) -> Result<Vec<u8>, FrameError> {
+    pub fn decompress(&self, base: &[u8]) -> Result<Vec<u8>, FrameError> {
         let error = |reason: String| FrameError { arch: self.arch, reason };
         let found = Digest::of(self.bytes);
         if found != self.sha256 {
@@ -59,7 +75,8 @@ impl Frame {
             return Err(error(format!("says {says} of its size, expected {} bytes", self.bundle_bytes)));
         }
         // It writes no more than the capacity.
-        let bundle = zstd::bulk::decompress(self.bytes, self.bundle_bytes as usize);
+        let bundle = Decompressor::with_dictionary(base)
+            .and_then(|mut zstd| zstd.decompress(self.bytes, self.bundle_bytes as usize));
         let bundle = bundle.map_err(|failure| error(format!("cannot be decompressed ({failure})")))?;
         match bundle.len() as u64 == self.bundle_bytes {
             true => Ok(bundle),
@@ -75,9 +92,13 @@ mod tests {
     use super::*;
 
     fn frame(bundle: &[u8]) -> Frame {
-        let bytes: &'static [u8] = compress(bundle).leak();
+        framed(bundle, &[])
+    }
+
+    fn framed(bundle: &[u8], base: &[u8]) -> Frame {
+        let bytes: &'static [u8] = compress(bundle, base).leak();
         let (sha256, bundle_bytes) = (Digest::of(bytes), bundle.len() as u64);
-        Frame { arch: Arch::Sm120, bytes, sha256, bundle_bytes, bundle: Digest::of(b"") }
+        Frame { arch: Arch::Sm120, base: None, bytes, sha256, bundle_bytes, bundle: Digest::of(b"") }
     }
 
     /// Makes the digest that of other bytes: the check behind it is met.
@@ -87,8 +108,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_give_the_bundle_back(bundle: Vec<u8>) {
-            prop_assert_eq!(frame(&bundle).decompress().unwrap(), bundle);
+        fn frames_give_the_bundle_back(bundle: Vec<u8>, base: Vec<u8>) {
+            prop_assert_eq!(framed(&bundle, &base).decompress(&base).unwrap(), bundle);
         }
     }
 
@@ -99,23 +120,35 @@ mod tests {
             let mut bytes = built.bytes.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let flipped = Frame { bytes: bytes.clone().leak(), ..built };
-            assert!(flipped.decompress().unwrap_err().to_string().contains("SHA-256"), "bit {bit}");
+            assert!(flipped.decompress(&[]).unwrap_err().to_string().contains("SHA-256"), "bit {bit}");
             // Also where its digest is the right one, what it gives is another bundle or an error, and no longer.
-            if let Ok(other) = with_bytes(built, bytes).decompress() {
+            if let Ok(other) = with_bytes(built, bytes).decompress(&[]) {
                 assert_eq!(other.len(), 5000, "bit {bit}");
             }
         }
         let cut = with_bytes(built, built.bytes[..built.bytes.len() - 1].to_vec());
-        assert!(cut.decompress().unwrap_err().to_string().contains("cannot be decompressed"));
-        assert!(with_bytes(built, Vec::new()).decompress().is_err());
+        assert!(cut.decompress(&[]).unwrap_err().to_string().contains("cannot be decompressed"));
+        assert!(with_bytes(built, Vec::new()).decompress(&[]).is_err());
+    }
+
+    #[test]
+    fn a_frame_needs_its_base() {
+        let base: Vec<u8> = (0..9000_u32).flat_map(|at| Digest::of(&at.to_le_bytes()).0).collect();
+        let bundle = [&base[32..], b"and more"].concat();
+        let alike = framed(&bundle, &base);
+        assert!(alike.bytes.len() < 100, "{} bytes", alike.bytes.len());
+        assert!(alike.decompress(&base).unwrap() == bundle);
+        assert!(alike.decompress(&vec![0; base.len()]).is_ok_and(|other| other != bundle));
+        let error = alike.decompress(&[]).unwrap_err().to_string();
+        assert!(error.contains("cannot be decompressed"), "{error}");
     }
 
     #[test]
     fn a_frame_gives_no_more_than_its_static_says() {
         let large = frame(&[7; 5000]);
-        let error = Frame { bundle_bytes: 4999, ..large }.decompress().unwrap_err().to_string();
+        let error = Frame { bundle_bytes: 4999, ..large }.decompress(&[]).unwrap_err().to_string();
         assert!(error.starts_with("the frame of sm_120 says 5000 bytes of its size, expected 4999 bytes: "), "{error}");
         let endless = Frame { bundle_bytes: MOST_BYTES + 1, ..frame(&[0; 64]) };
-        assert!(endless.decompress().is_err());
+        assert!(endless.decompress(&[]).is_err());
     }
 }

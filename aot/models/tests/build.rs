@@ -5,7 +5,7 @@ use std::process::Command;
 
 use precast_aot::cache::Cache;
 use precast_aot::compile::CompileError;
-use precast_aot::{Arch, BuildError, Built, Nvrtc, Request, build};
+use precast_aot::{Arch, BuildError, Built, Framed, Nvrtc, Request, build};
 use precast_fatbins::{Bundle, Digest, Frame};
 use precast_kernels::{KERNELS, Key, fill::Fill};
 use precast_models::Selection;
@@ -51,14 +51,17 @@ fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
 fn a_frame_holds_what_a_build_for_its_architecture_alone_writes() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::at(dir.path().to_owned());
-    let archs = [Arch::Sm89, Arch::Sm120];
+    let archs = [Arch::Sm86, Arch::Sm89, Arch::Sm120];
     let both = built(&few(&archs), &cache);
     let first = precast_aot::frames(&both, &archs, &cache);
     for (arch, framed) in archs.into_iter().zip(&first) {
         let alone = built(&few(&[arch]), &cache);
         let (bytes, sha256) = (&*framed.bytes.clone().leak(), Digest::of(&framed.bytes));
-        let frame = Frame { arch, bytes, sha256, bundle_bytes: framed.bundle_bytes, bundle: framed.bundle };
-        assert!(frame.decompress().unwrap() == alone.encode(), "{arch}");
+        let Framed { base, bundle_bytes, bundle, .. } = *framed;
+        assert_eq!(base, (arch == Arch::Sm86).then_some(Arch::Sm89));
+        let base_file = base.map(|base| built(&few(&[base]), &cache).encode()).unwrap_or_default();
+        let frame = Frame { arch, base, bytes, sha256, bundle_bytes, bundle };
+        assert!(frame.decompress(&base_file).unwrap() == alone.encode(), "{arch}");
         assert_eq!(framed.bundle, alone.digest());
     }
     // From the cache, and without it, they are the same bytes.

@@ -43,12 +43,12 @@ pub fn check(meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
     });
     noise(&mut second);
     step("this checkout's bundle, with 2 threads", &mut first)?;
-    thread::scope(|scope| {
+    let (compiled, others) = thread::scope(|scope| {
         let compiling = scope.spawn(|| step("the copy's bundle, with 1 thread", &mut second));
         let others = meanwhile();
-        compiling.join().expect("a step does not panic").and(others)
-    })?;
-    same(BUNDLE, &own, &copy)?;
+        (compiling.join().expect("a step does not panic"), others)
+    });
+    compiled.and_then(|()| same(BUNDLE, &own, &copy)).and(others)?;
     one_changed_character(&copy, elsewhere(&copy, &cargo_home)?)?;
     plain_kernels(dir.path())
 }
