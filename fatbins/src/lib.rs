@@ -6,6 +6,7 @@
 
 #![deny(missing_docs)]
 
+mod bounded;
 mod bundle;
 mod code;
 mod cubin;

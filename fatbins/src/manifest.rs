@@ -1,10 +1,10 @@
 //! The manifest: a bundle's modules, and the claims about each cubin.
 
 use precast_core::{Arch, Kernels, KeyError, KeyVariant};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
+use crate::{Digest, bounded};
 
 /// Magic bytes of a manifest, with its version.
 pub(crate) const MAGIC: [u8; 8] = *b"PRECAST\x02";
@@ -13,11 +13,13 @@ pub(crate) const MAGIC: [u8; 8] = *b"PRECAST\x02";
 pub(crate) const OLDER: [u8; 8] = *b"PRECAST\x01";
 
 /// Program that a bundle is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Name of the program: `Registry::program`.
+    #[serde(deserialize_with = "bounded::text")]
     pub program: String,
     /// Version of `precast-core` that it is built with.
+    #[serde(deserialize_with = "bounded::text")]
     pub core: String,
 }
 
@@ -29,29 +31,36 @@ impl Origin {
 }
 
 /// Modules of a bundle and their compiler.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Program that the modules are for; none in a bundle of format 1.
     #[serde(skip)]
     pub origin: Option<Origin>,
     /// The compiler and its version: `NVRTC 13.0.88`.
+    #[serde(deserialize_with = "bounded::text")]
     pub compiler: String,
     /// Options common to all kernels, besides architecture and macros.
+    #[serde(deserialize_with = "bounded::texts")]
     pub options: Vec<String>,
     /// Names of what the kernels are built for, sorted, as the program gives them.
+    #[serde(deserialize_with = "bounded::texts")]
     pub built_for: Vec<String>,
     /// Modules, sorted by key, variant and architecture.
+    #[serde(deserialize_with = "bounded::list")]
     pub modules: Vec<ModuleEntry>,
 }
 
 /// One key built as one variant for one architecture.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleEntry {
     /// Canonical key text.
+    #[serde(deserialize_with = "bounded::text")]
     pub key: String,
     /// Canonical variant text.
+    #[serde(deserialize_with = "bounded::text")]
     pub variant: String,
     /// Name of the architecture.
+    #[serde(deserialize_with = "bounded::text")]
     pub arch: String,
     /// Size of the parameter block, bytes.
     pub params_bytes: u32,
@@ -62,9 +71,10 @@ pub struct ModuleEntry {
 }
 
 /// The manifest's claims about a cubin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
     /// Entry symbol: key, variant and a digest of the sources.
+    #[serde(deserialize_with = "bounded::text")]
     pub entry: String,
     /// SHA-256 of the cubin.
     pub digest: Digest,
