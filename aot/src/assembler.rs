@@ -7,7 +7,8 @@ use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use precast_fatbins::Digest;
-use precast_system::{cause, input};
+use precast_system::cause;
+use precast_system::input::{self, ReadError};
 
 type Handle = *mut c_void;
 type Create = unsafe extern "C" fn(*mut Handle, u32, *const *const c_char) -> c_int;
@@ -47,13 +48,8 @@ pub enum AssemblerError {
         error: libloading::Error,
     },
     /// The library cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The library.
-        path: PathBuf,
-        /// Error of the system.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The assembler refuses the text; holds its log.
     #[error("nvJitLink: {call} failed with code {code}\n{log}")]
     Refused {
@@ -82,8 +78,7 @@ impl Assembler {
                 unsafe { *library.get($name).map_err(failed)? }
             };
         }
-        let bytes =
-            input::read(path, MOST_BYTES).map_err(|error| AssemblerError::Read { path: path.to_owned(), error })?;
+        let bytes = input::read(path, MOST_BYTES).map_err(ReadError::of(path))?;
         Ok(Self {
             create: function!(b"nvJitLinkCreate\0"),
             destroy: function!(b"nvJitLinkDestroy\0"),

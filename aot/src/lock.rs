@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use precast_core::{Arch, BuildKeys};
 use precast_fatbins::{Change, Lock, LockError, Manifest};
-use precast_system::{files, input};
+use precast_system::files;
+use precast_system::input::{self, ReadError};
 
 /// Kernels that have a lock file.
 #[derive(Clone, Debug)]
@@ -44,13 +45,8 @@ pub struct Comparison<'p> {
 #[derive(Debug, thiserror::Error)]
 pub enum LockFileError {
     /// A file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// A file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
@@ -101,7 +97,7 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<Lock>, LockFileError>
     match input::read_text(&path, input::SETTINGS_BYTES) {
         Ok(text) => text.parse().map(Some).map_err(|error| LockFileError::Parse { path, error }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(LockFileError::Read { path, error }),
+        Err(error) => Err(ReadError { path, error }.into()),
     }
 }
 

@@ -7,7 +7,8 @@ use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use precast_fatbins::{CubinError, CubinFacts, Digest};
-use precast_system::{cause, input};
+use precast_system::cause;
+use precast_system::input::{self, ReadError};
 
 use crate::assembler::Assembler;
 
@@ -75,13 +76,8 @@ pub enum NvrtcError {
         minor: i32,
     },
     /// One of its files cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The library.
-        path: PathBuf,
-        /// Error of the system.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// A call fails for a reason other than the source.
     #[error("NVRTC at {}: {call} failed: {reason}", path.display())]
     Call {
@@ -287,11 +283,7 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// Digests several files together.
 fn digest(paths: &[&Path]) -> Result<Digest, NvrtcError> {
-    let read = |path: &&Path| {
-        let bytes =
-            input::read(path, MOST_BYTES).map_err(|error| NvrtcError::Read { path: path.to_path_buf(), error })?;
-        Ok(Digest::of(&bytes).0)
-    };
+    let read = |path: &&Path| Ok(Digest::of(&input::read(path, MOST_BYTES).map_err(ReadError::of(path))?).0);
     let files: Vec<[u8; 32]> = paths.iter().map(read).collect::<Result<_, NvrtcError>>()?;
     Ok(Digest::of_parts("precast.nvrtc", files.iter().map(|file| &file[..])))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use precast_core::Arch;
 use precast_fatbins::{BundleError, BundleFile, Digest, ModuleEntry, TrustedKey};
+use precast_system::input::ReadError;
 
 use crate::budget::{self, OverBudget};
 use crate::build::{Built, Request, manifest};
@@ -22,13 +23,8 @@ pub enum PrebuiltError {
     )]
     NotThere(PathBuf),
     /// A file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The bundle must not be used.
     #[error("{}: {error}", path.display())]
     Bundle {
@@ -70,7 +66,7 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
     let candidates = [directory.join(BUNDLE), directory.join("published").join(BUNDLE)];
     let path = candidates.into_iter().find(|path| path.is_file());
     let path = path.ok_or_else(|| PrebuiltError::NotThere(directory.to_owned()))?;
-    let file = BundleFile::read(&path).map_err(|error| PrebuiltError::Read { path: path.clone(), error })?;
+    let file = BundleFile::read(&path).map_err(ReadError::of(&path))?;
     let failure = |error| PrebuiltError::Bundle { path: path.clone(), error };
     let bundle = file.open(keys, request.kernels).map_err(failure)?;
     bundle.verify().map_err(failure)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use precast_core::shell::quoted;
 use precast_plan::single_file::{START_BYTES, single_file};
 use precast_plan::{ConfigError, ModelConfig};
-use precast_system::input;
+use precast_system::input::{self, ReadError};
 
 /// Name of the lock that built-in models share with kernels that none of them launches; no other model has it.
 pub const SHARED_LOCK: &str = "built-in";
@@ -69,8 +69,8 @@ pub enum ModelError {
     /// A model of one's own has the name of the lock that built-in models share.
     #[error("{} would be called {SHARED_LOCK}, as the lock of the built-in models is", path.display())]
     Reserved { path: PathBuf },
-    #[error("cannot read {}: {error}", path.display())]
-    Read { path: PathBuf, error: std::io::Error },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The file holds weights; kernels follow from a configuration.
     #[error(
         "{} is {what} file, and kernels are built from a configuration: write it by\n  precast config {} > \
@@ -115,12 +115,11 @@ impl Model {
         if !path.exists() {
             return Err(ModelError::Unknown { name: text.to_owned() });
         }
-        let read = |error| ModelError::Read { path: path.clone(), error };
-        if let Some(what) = single_file(&input::start(&path, START_BYTES).map_err(read)?) {
+        if let Some(what) = single_file(&input::start(&path, START_BYTES).map_err(ReadError::of(&path))?) {
             let config = quoted(&format!("{}.config.json", path.file_stem().unwrap_or_default().display()));
             return Err(ModelError::SingleFile { path, what, config });
         }
-        let json = input::read_text(&path, input::SETTINGS_BYTES).map_err(read)?;
+        let json = input::read_text(&path, input::SETTINGS_BYTES).map_err(ReadError::of(&path))?;
         let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
         let name = name_of(&path);
         if name == SHARED_LOCK {

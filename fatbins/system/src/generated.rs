@@ -2,9 +2,11 @@
 //! tells a stale or edited file without a C compiler.
 
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use precast_core::{Digest, VERSION};
+
+use crate::input::{self, ReadError};
 
 /// Begins the line whose backquoted part is the command that regenerates the file.
 const COMMAND: &str = "//! Not edited by hand: ";
@@ -33,13 +35,8 @@ impl HeaderFile {
 #[derive(thiserror::Error)]
 pub enum Stale {
     /// A file or folder cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// Error of the system.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// There is nothing to generate from.
     #[error("no header (*.h) is in {} or in a folder of it", .0.display())]
     NoHeader(PathBuf),
@@ -68,12 +65,7 @@ pub enum Stale {
     },
 }
 
-/// Tests that unwrap it say what [`fmt::Display`] says.
-impl fmt::Debug for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+precast_core::debug_is_display!(Stale);
 
 /// Finds the folders with headers: a folder and those directly in it.
 ///
@@ -99,7 +91,7 @@ pub fn headers(folders: &[PathBuf]) -> Result<Vec<HeaderFile>, Stale> {
     let mut found = Vec::new();
     for folder in folders {
         for path in entries(folder)?.into_iter().filter(|path| is_header(path)) {
-            let text = read(&path)?;
+            let text = input::text(&path)?;
             found.push(HeaderFile { path, text });
         }
     }
@@ -143,7 +135,7 @@ pub fn check(folders: &[PathBuf], file: &Path) -> Result<(), Stale> {
 /// # Errors
 /// [`Stale`] with the command that regenerates the file.
 pub fn check_head(wanted: Option<Digest>, file: &Path) -> Result<(), Stale> {
-    let text = read(file)?;
+    let text = input::text(file)?;
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let body = text.split_once(BODY).and_then(|(_, rest)| rest.split_once('\n'));
     let (Some(said), Some(of), Some((own, body))) = (line(COMMAND), line(HEADERS), body) else {
@@ -169,7 +161,7 @@ pub fn check_all(package: &Path, below: &Path) -> Result<(), Stale> {
         if path.is_dir() {
             check_all(package, &path)?;
         } else if path.file_name().is_some_and(|name| name == "abi.rs") {
-            let text = read(&path)?;
+            let text = input::text(&path)?;
             let command = text.lines().find_map(|line| line.strip_prefix(COMMAND)?.split('`').nth(1));
             let folder = command.and_then(|command| command.strip_prefix("precast-aot abi ")?.split(" --out ").next());
             if let Some(folder) = folder.map(|folder| package.join(folder)).filter(|folder| folder.is_dir()) {
@@ -191,13 +183,9 @@ fn is_header(path: &Path) -> bool {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Stale> {
-    let failed = |error| Stale::Read { path: folder.to_owned(), error };
-    let entries = fs::read_dir(folder).map_err(failed)?.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths: Vec<PathBuf> = entries.collect::<Result<_, _>>().map_err(failed)?;
+    let paths: io::Result<Vec<PathBuf>> =
+        fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths = paths.map_err(ReadError::of(folder))?;
     paths.sort_unstable();
     Ok(paths)
-}
-
-fn read(path: &Path) -> Result<String, Stale> {
-    fs::read_to_string(path).map_err(|error| Stale::Read { path: path.to_owned(), error })
 }

@@ -1,9 +1,9 @@
 //! Headers that a CUDA file may read, found in folders that a build names: each `#include` of the file and of what it
 //! includes, whatever stands behind an `#if`. A compiler is given these and no others.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::input::{self, ReadError};
 
 /// A header, by the name that an `#include` has for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +20,8 @@ pub struct Included {
 #[derive(Debug, thiserror::Error)]
 pub enum IncludeError {
     /// A file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// It lies where nobody said that headers are.
     #[error(
         "{place}: `{name}` is {}, which is neither beside the source nor below a named folder: name its folder by \
@@ -67,7 +62,7 @@ pub enum IncludeError {
 pub fn included(source: &Path, folders: &[PathBuf]) -> Result<Vec<Included>, IncludeError> {
     let beside = |file: &Path| file.parent().map(Path::to_owned).unwrap_or_default();
     let allowed: Vec<PathBuf> = [beside(source)].iter().chain(folders).filter_map(|folder| whole(folder)).collect();
-    let (mut found, mut texts) = (Vec::<Included>::new(), vec![(source.to_owned(), read(source)?)]);
+    let (mut found, mut texts) = (Vec::<Included>::new(), vec![(source.to_owned(), input::text(source)?)]);
     while let Some((file, text)) = texts.pop() {
         for Directive { first: line, what, .. } in directives(&text) {
             let Some((name, is_quoted)) = literal(&what) else { continue };
@@ -84,7 +79,7 @@ pub fn included(source: &Path, folders: &[PathBuf]) -> Result<Vec<Included>, Inc
                     return Err(IncludeError::Twice { place, name, here: path, elsewhere: other.path.clone() });
                 }
                 None => {
-                    let text = read(&path)?;
+                    let text = input::text(&path)?;
                     texts.push((path.clone(), text.clone()));
                     found.push(Included { name, path, text });
                 }
@@ -220,12 +215,10 @@ fn whole(path: &Path) -> Option<PathBuf> {
     here.canonicalize().ok()
 }
 
-fn read(path: &Path) -> Result<String, IncludeError> {
-    fs::read_to_string(path).map_err(|error| IncludeError::Read { path: path.to_owned(), error })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Writes files, and finds the headers of `k/a.cu` in `third`.

@@ -4,12 +4,29 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 /// Size limit of a settings file: `config.json`, `run.toml`, keys, signatures.
 pub const SETTINGS_BYTES: u64 = 16 << 20;
+
+/// A file or folder that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}: {error}", path.display())]
+pub struct ReadError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Error of the system.
+    pub error: io::Error,
+}
+
+impl ReadError {
+    /// Names what an error of the system is about.
+    pub fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self { path: path.to_owned(), error }
+    }
+}
 
 /// Opens a regular file.
 ///
@@ -67,6 +84,14 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Those of [`read`]; [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Reads a text of a program's own, whole.
+///
+/// # Errors
+/// [`ReadError`] with its path.
+pub fn text(path: &Path) -> Result<String, ReadError> {
+    std::fs::read_to_string(path).map_err(ReadError::of(path))
 }
 
 /// Reads the first bytes of a regular file: all of a shorter one.

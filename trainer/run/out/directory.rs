@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
 use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
+use precast_system::input::ReadError;
 
 use super::Start;
 use super::owned::{LOCK, Owned, list_report};
@@ -235,7 +236,7 @@ impl Out {
             if listed.is_empty() {
                 return Err(ListingError::Foreign(path));
             }
-            let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
+            let found = files::digest(&path).map_err(ReadError::of(&path))?;
             if listed.contains(&found) { Ok((file, found)) } else { Err(ListingError::Changed(path)) }
         };
         let below = |file: Result<String, PathBuf>| match file {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use precast_fatbins::Digest;
 use precast_system::files::{self, Listing, ListingError, walk};
-use precast_system::input;
+use precast_system::input::{self, ReadError};
 
 use crate::run::error::RunError;
 use crate::run::log::Written;
@@ -94,10 +94,10 @@ impl Owned {
     fn wrote(&self, dir: &Path, name: &str) -> Result<bool, ListingError> {
         let path = dir.join(name);
         if let Some(written) = self.logs.get(name) {
-            return written.begins(&path).map_err(|error| ListingError::Io { path, error });
+            return written.begins(&path).map_err(|error| ReadError { path, error }.into());
         }
         if let Some(written) = self.samples.filter(|_| name == SAMPLES_FILE) {
-            return written.begins(&path).map_err(|error| ListingError::Io { path, error });
+            return written.begins(&path).map_err(|error| ReadError { path, error }.into());
         }
         match (name, self.metrics) {
             (LOCK | RECORD, _) => Ok(true),
@@ -105,7 +105,7 @@ impl Owned {
                 Ok(Metrics::read(&path).is_ok_and(|metrics| metrics.digest(lines) == Some(sha256)))
             }
             _ => {
-                let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
+                let found = files::digest(&path).map_err(ReadError::of(&path))?;
                 Ok(self.listed(name).contains(&found))
             }
         }

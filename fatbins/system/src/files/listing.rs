@@ -9,7 +9,7 @@ use precast_core::{Digest, Hasher};
 
 use super::changes::remove_file;
 use super::fault;
-use crate::input;
+use crate::input::{self, ReadError};
 use precast_core::shell::quoted;
 
 /// Name of a directory's listing: `sha256sum -c precast.sha256` checks its files.
@@ -52,20 +52,8 @@ pub enum ListingError {
     #[error("{} is missing", .0.display())]
     Missing(PathBuf),
     /// A file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Io {
-        /// File or directory.
-        path: PathBuf,
-        /// Error of the system.
-        error: io::Error,
-    },
-}
-
-impl ListingError {
-    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |error| Self::Io { path, error }
-    }
+    #[error(transparent)]
+    Io(#[from] ReadError),
 }
 
 impl Listing {
@@ -79,7 +67,7 @@ impl Listing {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ListingError::Unlisted(directory.to_owned()));
             }
-            bytes => bytes.map_err(ListingError::io(&path))?,
+            bytes => bytes.map_err(ReadError::of(&path))?,
         };
         // Bytes, not lines, so that reading inverts writing exactly.
         let mut files = BTreeMap::new();
@@ -120,7 +108,7 @@ impl Listing {
                 Ok(found) if found == *digest => {}
                 Ok(_) => return Err(ListingError::Changed(path)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ListingError::Missing(path)),
-                Err(error) => return Err(ListingError::Io { path, error }),
+                Err(error) => return Err(ReadError { path, error }.into()),
             }
         }
         Ok(())
@@ -148,7 +136,7 @@ impl Listing {
     /// Any I/O error but missing files.
     pub fn remove(&self, directory: &Path) -> io::Result<()> {
         let found = match walk(directory) {
-            Err(ListingError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(ListingError::Io(ReadError { error, .. })) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.map_err(io::Error::other)?,
         };
         let (mut names, mut directories) = (Vec::new(), vec![PathBuf::new()]);
@@ -193,7 +181,7 @@ impl Listing {
 pub fn check_replaceable(directory: &Path) -> Result<(), ListingError> {
     match fs::symlink_metadata(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(ListingError::Io { path: directory.to_owned(), error }),
+        Err(error) => return Err(ReadError::of(directory)(error).into()),
         Ok(metadata) if !metadata.is_dir() => return Err(ListingError::Foreign(directory.to_owned())),
         Ok(_) => {}
     }
@@ -215,7 +203,7 @@ pub fn walk(directory: &Path) -> Result<Vec<Result<String, PathBuf>>, ListingErr
 }
 
 fn walk_below(directory: &Path, prefix: &str, found: &mut Vec<Result<String, PathBuf>>) -> Result<(), ListingError> {
-    let io = |error| ListingError::Io { path: directory.to_owned(), error };
+    let io = |error| ReadError { path: directory.to_owned(), error };
     let mut entries = fs::read_dir(directory).map_err(io)?.collect::<io::Result<Vec<_>>>().map_err(io)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {

@@ -2,12 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use precast_core::plain::interface;
 use precast_core::shell::quoted;
 use precast_core::source;
-use precast_system::generated;
 use precast_system::includes::included;
+use precast_system::{generated, input};
 
 use super::emit::{self, File};
 use super::read;
@@ -34,9 +34,7 @@ pub fn write_plain(files: &[PathBuf], folders: &[PathBuf], instances: &[String],
     let command = format!("precast-aot abi {} --out {}", named.collect::<Vec<_>>().join(" "), shown(&out));
 
     let (scratch, mut records, mut read) = (tempfile::tempdir()?, read::Records::new(), Vec::new());
-    let text =
-        |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
-    let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
+    let texts: Vec<String> = files.iter().map(|file| input::text(file)).collect::<Result<_, _>>()?;
     let owners: Vec<&Path> = instances.iter().map(|instance| owner(instance, &files, &texts)).collect::<Result<_>>()?;
     for (file, text) in files.iter().zip(&texts) {
         let own = instances.iter().zip(&owners).filter(|(_, owner)| **owner == file);
