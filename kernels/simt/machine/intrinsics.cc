@@ -10,21 +10,17 @@ extern "C" {
 
 // ---- launches -----------------------------------------------------------------------------------------------------
 
-void simt_launch(const Launch* launch, Report* report) {
+// `receive` gets what each instruction cost, if there is a receiver.
+void simt_launch(const Launch* launch, Report* report, void (*receive)(void*, const Count*), void* receiver) {
+    Counters counted;
+    counters = receiver ? &counted : nullptr;
     Machine own(*launch);
     machine = &own;
     own.run();
     machine = nullptr;
-    *report = own.found();
-}
-
-// The same; `receive` gets what each instruction cost.
-void simt_launch_counted(const Launch* launch, Report* report, void (*receive)(void*, const Count*), void* receiver) {
-    Counters own;
-    counters = &own;
-    simt_launch(launch, report);
     counters = nullptr;
-    for (const Count& count : own.finish()) receive(receiver, &count);
+    *report = own.found();
+    for (const Count& count : counted.finish()) receive(receiver, &count);
 }
 
 uint3 simt_thread() { return machine->thread_index(); }

@@ -14,7 +14,7 @@ use crate::branches::{self, CodeBlock, CodePlace};
 use crate::cost::Count;
 use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
 use crate::inlined::inlined;
-use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
+use crate::launch::{Launch, Operand, RawCount, RawReport, Region, Run, receive};
 use crate::report::{Report, lines};
 
 /// Prefix of the machine's functions whose callers are ordered by clocks.
@@ -22,11 +22,12 @@ const BY_CLOCKS: &[u8] = b"simt_hopper_";
 
 /// A kernel in memory.
 pub struct Program {
-    image: Image,
-    /// Names of static shared variables.
+    run: Run,
+    /// What its launches have in common.
+    launch: Launch,
+    /// Static shared variables.
+    shared: Vec<Region>,
     shared_names: Vec<String>,
-    /// Static shared memory in bytes.
-    static_shared_bytes: u64,
     /// The shared object, and where it is loaded.
     file: PathBuf,
     base: u64,
@@ -67,8 +68,6 @@ impl Program {
         let entry = symbol("simt_enter")?;
         // SAFETY: intrinsics.cc defines them with these signatures.
         let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(&unopened)?;
-        // SAFETY: the same.
-        let run_counted = *unsafe { library.get::<RunCounted>("simt_launch_counted") }.map_err(&unopened)?;
         let base = entry - enter;
 
         let bss = parsed.section_by_name(".bss").map(|section| section.index());
@@ -81,31 +80,31 @@ impl Program {
             })
             .collect();
         shared.sort_by_key(|(_, region)| region.base);
-        let static_shared_bytes = shared.iter().map(|(_, region)| region.bytes).sum();
-        if static_shared_bytes > STATIC_SHARED_BYTES {
-            return Err(CompileError::StaticShared { what: what.to_owned(), bytes: static_shared_bytes });
+        let shared_bytes = shared.iter().map(|(_, region)| region.bytes).sum();
+        if shared_bytes > STATIC_SHARED_BYTES {
+            return Err(CompileError::StaticShared { what: what.to_owned(), bytes: shared_bytes });
         }
         let constants =
             parsed.section_by_name(".rodata").map_or((0, 0), |section| (base + section.address(), section.size()));
         let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
-        let (shared_names, shared) = shared.into_iter().unzip();
+        let (shared_names, shared): (_, Vec<Region>) = shared.into_iter().unzip();
         let number = |name: &str| {
             // SAFETY: `Simt::compile` defines them so.
             let number = unsafe { library.get::<*const u32>(name) };
             // SAFETY: the same.
             number.map(|number| unsafe { **number }).map_err(&unopened)
         };
-        let image = Image {
-            run,
-            run_counted,
+        let is_by_clocks = |symbol: object::Symbol<'_, '_>| {
+            symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))
+        };
+        let launch = Launch {
             entry,
             constants,
-            shared,
+            shared_count: shared.len() as u64,
             cluster: number("simt_cluster")?,
             resident_blocks: number("simt_resident_blocks")?,
-            by_clocks: parsed.dynamic_symbols().any(|symbol| {
-                symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))
-            }),
+            by_clocks: parsed.dynamic_symbols().any(is_by_clocks).into(),
+            ..Launch::default()
         };
         let (blocks, inlined) = match traced {
             None => Default::default(),
@@ -117,12 +116,12 @@ impl Program {
             }
         };
         let (counts, library) = (Mutex::new(None), ManuallyDrop::new(library));
-        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts, blocks, inlined, library })
+        Ok(Self { run, launch, shared, shared_names, file, base, counts, blocks, inlined, library })
     }
 
     /// Static shared memory in bytes.
     pub fn static_shared_bytes(&self) -> u64 {
-        self.static_shared_bytes
+        self.shared.iter().map(|region| region.bytes).sum()
     }
 
     /// Executes a launch whose parameter block holds the operands' addresses.
@@ -137,12 +136,39 @@ impl Program {
         seed: u64,
     ) -> Result<(), Box<Report>> {
         let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let raw = launch::run(&self.image, geometry, params, operands, seed, counts.as_mut());
+        // Parameter blocks are aligned to 64 bytes, as CUDA passes them.
+        let mut block = precast_core::host::Buffer::filled(params.len(), 0);
+        block.copy_from_slice(params);
+        let region = |operand: &mut Operand<'_>| Region {
+            base: operand.bytes.as_mut_ptr() as u64,
+            bytes: operand.bytes.len() as u64,
+            writable: operand.writable.into(),
+            written: operand.written.into(),
+        };
+        let regions: Vec<Region> = operands.iter_mut().map(region).collect();
+        let launch = Launch {
+            params: block.as_ptr() as u64,
+            grid: geometry.grid,
+            block: geometry.block,
+            dynamic_shared_bytes: geometry.shared_bytes.into(),
+            seed,
+            operands: regions.as_ptr() as u64,
+            operand_count: regions.len() as u64,
+            shared: self.shared.as_ptr() as u64,
+            ..self.launch
+        };
+        let mut raw = RawReport::default();
+        // SAFETY: `launch` has the machine's layout and what it points at outlives the call; the machine lets the
+        // kernel touch the operands, which are borrowed exclusively, and its own memory alone.
+        unsafe {
+            let counts = counts.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+            (self.run)(&raw const launch, &raw mut raw, receive, counts);
+        }
         if raw.kind == 0 {
             return Ok(());
         }
         let names = operands.iter().map(|operand| (operand.name, operand.bytes.len() as u64)).collect::<Vec<_>>();
-        let sizes = self.shared_names.iter().zip(&self.image.shared);
+        let sizes = self.shared_names.iter().zip(&self.shared);
         let shared = sizes.map(|(name, region)| (name.as_str(), region.bytes)).collect::<Vec<_>>();
         Err(Box::new(Report::new(&raw, &names, &shared, geometry, &self.file, self.base)))
     }
