@@ -1,6 +1,5 @@
 //! Reports a broken rule of a launch to people: the rule, the place in memory, and both accesses with their lines.
 
-use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
@@ -12,7 +11,8 @@ use crate::launch::{RawAccess, RawReport};
 pub(crate) const SOURCES: &str = "/simt";
 
 /// The first thing that is wrong with a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}{}\n  {now}{}", behind(": ", place), behind("\n  ", before))]
 pub struct Report {
     /// The rule that is broken.
     pub rule: &'static str,
@@ -24,18 +24,8 @@ pub struct Report {
     pub before: Option<String>,
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.rule)?;
-        if let Some(place) = &self.place {
-            write!(f, ": {place}")?;
-        }
-        write!(f, "\n  {}", self.now)?;
-        match &self.before {
-            Some(before) => write!(f, "\n  {before}"),
-            None => Ok(()),
-        }
-    }
+fn behind(sign: &str, text: &Option<String>) -> String {
+    text.as_ref().map_or_else(String::new, |text| format!("{sign}{text}"))
 }
 
 const RULES: [&str; 23] = [
