@@ -35,12 +35,10 @@ pub enum CheckFault {
         stores: String,
     },
     /// The launch breaks a rule of the machine.
-    #[error("{key}[{variant}] on {arch}, sample {sample}, seed {seed}: {report}")]
+    #[error("{pair} on {arch}, sample {sample}, seed {seed}: {report}")]
     Broken {
-        /// Its kernel.
-        key: Key,
-        /// Its build.
-        variant: Box<Variant>,
+        /// Its kernel and build.
+        pair: Box<KeyVariant>,
         /// Architecture that it is executed for.
         arch: Arch,
         /// Index among the key's samples.
@@ -51,14 +49,10 @@ pub enum CheckFault {
         report: Box<Report>,
     },
     /// A launch asks for more than a CTA may have.
-    #[error(
-        "{key}[{variant}] on {arch}: {bytes} bytes of shared memory or {threads} threads are more than a block may have"
-    )]
+    #[error("{pair} on {arch}: {bytes} bytes of shared memory or {threads} threads are more than a block may have")]
     Limit {
-        /// Its kernel.
-        key: Key,
-        /// Its build.
-        variant: Box<Variant>,
+        /// Its kernel and build.
+        pair: Box<KeyVariant>,
         /// Architecture that it is executed for.
         arch: Arch,
         /// Shared memory, static and dynamic.
@@ -89,17 +83,15 @@ pub fn check_all(
     archs: &[Arch],
     seeds: &[u64],
 ) -> Result<CheckOutcome, CheckFault> {
-    let KeyVariant { key, variant } = pair;
-    let variant = *variant;
     // It has no other way to know.
     let one_program = !source.mentions("__CUDA_ARCH__");
     let mut total = CheckOutcome { launches: 0, worst: 0.0 };
     let mut shared_bytes = None;
     for &arch in archs {
         match shared_bytes.filter(|_| one_program) {
-            Some(bytes) => each_launch(key, variant, |_, _, geometry| fits(key, variant, arch, bytes, geometry))?,
+            Some(bytes) => each_launch(pair, |_, _, geometry| fits(pair, arch, bytes, geometry))?,
             None => {
-                let (outcome, bytes) = check_program(simt, source, key, variant, arch, seeds)?;
+                let (outcome, bytes) = check_program(simt, source, pair, arch, seeds)?;
                 total.launches += outcome.launches;
                 total.worst = total.worst.max(outcome.worst);
                 shared_bytes = Some(bytes);
@@ -116,29 +108,27 @@ pub fn check_all(
 pub fn check_source(
     simt: &Simt,
     source: &Source,
-    key: &Key,
-    variant: Variant,
+    pair: &KeyVariant,
     arch: Arch,
     seeds: &[u64],
 ) -> Result<CheckOutcome, CheckFault> {
-    check_program(simt, source, key, variant, arch, seeds).map(|(outcome, _)| outcome)
+    check_program(simt, source, pair, arch, seeds).map(|(outcome, _)| outcome)
 }
 
 /// Returns the outcome, and the bytes of static shared memory of the program.
 fn check_program(
     simt: &Simt,
     source: &Source,
-    key: &Key,
-    variant: Variant,
+    pair: &KeyVariant,
     arch: Arch,
     seeds: &[u64],
 ) -> Result<(CheckOutcome, u64), CheckFault> {
-    let program = simt.compile_pair(source, &KeyVariant { key: key.clone(), variant }, arch)?;
+    let program = simt.compile_pair(source, pair, arch)?;
     let mut outcome = CheckOutcome { launches: 0, worst: 0.0 };
-    each_launch(key, variant, |sample, params, geometry| {
+    each_launch(pair, |sample, params, geometry| {
         for &seed in seeds {
-            let case = Case::new(key, params, seed + sample as u64);
-            let distance = run(&program, &case, geometry, variant, arch, sample, seed)?;
+            let case = Case::new(&pair.key, params, seed + sample as u64);
+            let distance = run(&program, &case, geometry, pair, arch, sample, seed)?;
             outcome.launches += 1;
             outcome.worst = outcome.worst.max(distance.norm);
         }
@@ -153,11 +143,10 @@ fn check_program(
 /// Every sample that a variant admits, and its launch. Small launches give a persistent CTA one tile at most: a second
 /// launch has as few of them as can be.
 fn each_launch(
-    key: &Key,
-    variant: Variant,
+    pair: &KeyVariant,
     mut launch: impl FnMut(usize, &[u8], &Geometry) -> Result<(), CheckFault>,
 ) -> Result<(), CheckFault> {
-    let kernel = key.kernel();
+    let (kernel, variant) = (pair.key.kernel(), pair.variant);
     let samples = kernel.samples();
     for (sample, params) in samples.iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
         let geometry = kernel.geometry(variant, params);
@@ -170,11 +159,11 @@ fn each_launch(
 }
 
 /// Refuses a launch that asks for more shared memory or threads than a CTA may have.
-fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), CheckFault> {
+fn fits(pair: &KeyVariant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), CheckFault> {
     let bytes = static_bytes + u64::from(geometry.shared_bytes);
     let threads = geometry.block.iter().product();
     if bytes > arch.shared_bytes_per_block().into() || threads > 1024 {
-        return Err(CheckFault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
+        return Err(CheckFault::Limit { pair: Box::new(pair.clone()), arch, bytes, threads });
     }
     Ok(())
 }
@@ -207,25 +196,23 @@ pub(crate) fn run(
     program: &Program,
     case: &Case,
     geometry: &Geometry,
-    variant: Variant,
+    pair: &KeyVariant,
     arch: Arch,
     sample: usize,
     seed: u64,
 ) -> Result<Distance, CheckFault> {
-    let key = &case.key;
-    fits(key, variant, arch, program.static_shared_bytes(), geometry)?;
+    fits(pair, arch, program.static_shared_bytes(), geometry)?;
     let mut memory = case.before.clone();
-    let maps = key.kernel().tensor_maps(variant, &case.params);
-    execute(program, geometry, &case.params, &case.operands, &maps, &mut memory, seed).map_err(|report| {
-        CheckFault::Broken { key: key.clone(), variant: Box::new(variant), arch, sample, seed, report }
-    })?;
+    let maps = pair.key.kernel().tensor_maps(pair.variant, &case.params);
+    execute(program, geometry, &case.params, &case.operands, &maps, &mut memory, seed)
+        .map_err(|report| CheckFault::Broken { pair: Box::new(pair.clone()), arch, sample, seed, report })?;
     let mut worst = Distance::NONE;
     for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&case.reference()) {
-        let distance = case.compare_within(limit(key, operand), operand, after, reference);
+        let distance = case.compare_within(limit(&pair.key, operand), operand, after, reference);
         let distance = distance.map_err(|mismatch| {
             let unwritten = matches!(mismatch.fault, check::OutputFault::Unwritten { .. });
             let stores = if unwritten { stores(program, case, geometry, &maps, seed) } else { String::new() };
-            CheckFault::Mismatch { arch, variant: Box::new(variant), sample, seed, mismatch, stores }
+            CheckFault::Mismatch { arch, variant: Box::new(pair.variant), sample, seed, mismatch, stores }
         })?;
         if distance.norm > worst.norm {
             worst = distance;

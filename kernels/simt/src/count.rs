@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use precast_core::check::Case;
-use precast_core::{Arch, Key, KeyVariant, Variant};
+use precast_core::{Arch, KeyVariant};
 
 use crate::check::{CheckFault, run};
 use crate::compile::Simt;
@@ -38,15 +38,14 @@ impl Counted {
 ///
 /// # Errors
 /// The first [`CheckFault`].
-pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) -> Result<Counted, CheckFault> {
-    let kernel = key.kernel();
-    let pair = KeyVariant { key: key.clone(), variant };
-    let program = simt.compile_pair(&pair.source(), &pair, arch)?;
+pub fn count(simt: &Simt, pair: &KeyVariant, arch: Arch, seed: u64) -> Result<Counted, CheckFault> {
+    let (key, variant, kernel) = (&pair.key, pair.variant, pair.key.kernel());
+    let program = simt.compile_pair(&pair.source(), pair, arch)?;
     let mut samples = Vec::new();
     program.counts();
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
         let (case, geometry) = (Case::new(key, params, seed + sample as u64), kernel.geometry(variant, params));
-        run(&program, &case, &geometry, variant, arch, sample, seed)?;
+        run(&program, &case, &geometry, pair, arch, sample, seed)?;
         samples.push((sample, program.counts()));
     }
     Ok(Counted { program, samples })

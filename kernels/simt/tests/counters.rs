@@ -50,11 +50,9 @@ fn the_machine_counts_what_ncu_counted() {
         kernels.entry(kernel).or_default().push((sample.parse().unwrap(), fields.collect()));
     }
     let compare = |(kernel, launches): (&&str, &Vec<(usize, Vec<&str>)>)| {
-        let (key, variant) = kernel.trim_end_matches(']').split_once('[').unwrap();
-        let key = KERNELS.parse(key).unwrap();
-        let mut variants = key.kernel().variants(Arch::Sm90Portable).into_iter();
-        let variant = variants.find(|other| other.to_string() == variant).unwrap();
-        let counted = count(&SIMT, &key, variant, Arch::Sm90Portable, SEED).unwrap_or_else(|fault| panic!("{fault}"));
+        let key = KERNELS.parse(kernel.split_once('[').unwrap().0).unwrap();
+        let pair = key.built(Arch::Sm90Portable).find(|pair| pair.to_string() == **kernel).unwrap();
+        let counted = count(&SIMT, &pair, Arch::Sm90Portable, SEED).unwrap_or_else(|fault| panic!("{fault}"));
         let mut wrong = Vec::new();
         for (sample, figures) in launches {
             let (_, counts) = counted.samples.iter().find(|(number, _)| number == sample).unwrap();

@@ -36,8 +36,8 @@ pub fn changed(mut source: Source, from: &str, to: &str) -> Source {
 
 /// Returns what is said of a key's first variant, built of a source; nothing if it is right.
 pub fn found_in(arch: Arch, key: &Key, source: &Source) -> Option<String> {
-    let variant = key.kernel().variants(arch)[0];
-    match check_source(&SIMT, source, key, variant, arch, &[1]) {
+    let pair = key.built(arch).next().unwrap();
+    match check_source(&SIMT, source, &pair, arch, &[1]) {
         Err(CheckFault::Broken { report, .. }) => Some(report.to_string()),
         Err(CheckFault::Mismatch { mismatch, stores, .. }) => Some(format!("{mismatch}{stores}")),
         Err(fault) => panic!("{fault}"),

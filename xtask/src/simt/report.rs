@@ -33,7 +33,7 @@ pub fn report(text: &str) -> Result<()> {
     let rows: Vec<Result<(Task, Row)>> = tasks
         .into_par_iter()
         .map(|task| {
-            let counted = count(&simt, &task.pair.key, task.pair.variant, task.arch, SEED)?;
+            let counted = count(&simt, &task.pair, task.arch, SEED)?;
             Ok((task, Row::new(&counted)))
         })
         .collect();
