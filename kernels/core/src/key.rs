@@ -12,7 +12,7 @@ use crate::arch::Arch;
 use crate::digest::Digest;
 use crate::erased::{self, AnyKernel, Erased, Registered};
 use crate::fields::{self, Field};
-use crate::plain::{PLAIN_OPTIONS, Parameter, PlainKernel};
+use crate::plain::{DIGITS, PLAIN_OPTIONS, Parameter, PlainKernel};
 use crate::plain_reference::{self, ReferenceError};
 use crate::source::{OPTIONS, Source};
 use crate::undeclared::Undeclared;
@@ -118,9 +118,6 @@ pub struct KeyVariant {
     pub variant: Variant,
 }
 
-/// Hex digits of the source digest at the end of an entry symbol.
-const ENTRY_DIGITS: usize = 16;
-
 impl KeyVariant {
     /// Returns the CUDA source.
     pub fn source(&self) -> Source {
@@ -180,7 +177,10 @@ impl KeyVariant {
     pub fn entry(&self, arch: Arch) -> String {
         if let Some(plain) = self.key.plain() {
             let digest = self.source_digest(arch);
-            return plain.entry(|name| symbol(name, &digest));
+            return match plain.symbol.contains(DIGITS) {
+                true => plain.symbol.replace(DIGITS, &digest.to_string()[..DIGITS.len()]),
+                false => symbol(plain.symbol, &digest),
+            };
         }
         let mut name = self.key.op.replace('.', "_");
         for field in &*self.key.fields {
@@ -196,7 +196,7 @@ impl KeyVariant {
 
 /// Returns a name and the first digits of a digest.
 fn symbol(name: &str, digest: &Digest) -> String {
-    format!("{name}__{}", &digest.to_string()[..ENTRY_DIGITS])
+    format!("{name}__{}", &digest.to_string()[..DIGITS.len()])
 }
 
 impl fmt::Display for KeyVariant {

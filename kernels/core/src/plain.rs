@@ -18,6 +18,9 @@ use crate::source::{Source, words};
 /// The build finds spills in the machine code.
 pub const PLAIN_OPTIONS: &[&str] = &["--disable-warnings"];
 
+/// Stands in symbols that C++ mangles for the digits of a digest, of which there are as many.
+pub const DIGITS: &str = "PLACE_OF_DIGITS_";
+
 /// A CUDA file and its entries. All are compiled at once; in machine code the name of each ends in the digest of the
 /// file and its headers.
 #[derive(Debug)]
@@ -41,8 +44,8 @@ pub struct PlainUnit {
 pub struct PlainKernel {
     /// Its name in the file; of an instance of a template, with arguments and without blanks: `scale<float,128>`.
     pub name: &'static str,
-    /// Its name where C++ mangles it, with names of entries in braces, without their lengths:
-    /// `_Z{scale}IfLi128EEvPT_`. Of an `extern "C"` one, its name.
+    /// Its name where C++ mangles it, with [`DIGITS`] at the end of names of entries:
+    /// `_Z23scale__PLACE_OF_DIGITS_IfLi128EEvPT_`. Of an `extern "C"` one, its name.
     pub symbol: &'static str,
     /// The file.
     pub unit: &'static PlainUnit,
@@ -74,20 +77,6 @@ impl PlainKernel {
     /// Returns the size of the parameters, bytes.
     pub fn params_bytes(&self) -> usize {
         self.parameters.last().map_or(0, |last| (last.offset + last.bytes) as usize)
-    }
-
-    /// Returns the name in machine code: `renamed` of each name of an entry, mangled as C++ does (Itanium C++ ABI,
-    /// 5.1.3: a name follows its length).
-    pub(crate) fn entry(&self, renamed: impl Fn(&str) -> String) -> String {
-        if !self.symbol.contains('{') {
-            return renamed(self.symbol);
-        }
-        let parts = self.symbol.split(['{', '}']).enumerate();
-        let part = |(index, part): (usize, &str)| match index % 2 {
-            0 => part.to_owned(),
-            _ => renamed(part).len().to_string() + &renamed(part),
-        };
-        parts.map(part).collect()
     }
 
     /// Returns the name without the arguments of a template.
@@ -289,8 +278,8 @@ mod tests {
 
     #[test]
     fn a_mangled_name_has_the_lengths_of_what_is_renamed() {
-        static SCALES: PlainKernel =
-            PlainKernel { name: "scale<float,128>", symbol: "_ZN1k{scale}IfLi128E5shiftEEvPT_", ..SCALE };
+        const SYMBOL: &str = "_ZN1k23scale__PLACE_OF_DIGITS_IfLi128E5shiftEEvPT_";
+        static SCALES: PlainKernel = PlainKernel { name: "scale<float,128>", symbol: SYMBOL, ..SCALE };
         let pair = Key::of_plain(&SCALES).built(Arch::Sm89).next().unwrap();
         let digits = &pair.source_digest(Arch::Sm89).to_string()[..16];
         assert_eq!(pair.entry(Arch::Sm89), format!("_ZN1k23scale__{digits}IfLi128E5shiftEEvPT_"));

@@ -54,7 +54,7 @@ __global__ void mixed(char a, float4 b, short c, pair d, float4* out) {
 
 #[test]
 fn a_file_is_executed_as_it_is_and_its_other_kernels_are_left_out() {
-    let program = compiled(kernel("k/a.cu", TEXT, "mixed", "_Z{mixed}c6float4s4pairPS_")).unwrap();
+    let program = compiled(kernel("k/a.cu", TEXT, "mixed", "_Z23mixed__PLACE_OF_DIGITS_c6float4s4pairPS_")).unwrap();
     assert_eq!(program.static_shared_bytes(), 4);
     let mut out = [0; 16];
     let mut params = vec![0; 64];
@@ -76,7 +76,7 @@ fn a_file_is_executed_as_it_is_and_its_other_kernels_are_left_out() {
 #[test]
 fn what_the_machine_does_not_have_is_named_with_file_and_line() {
     let said = |text, place: &str, what: &str| {
-        let said = compiled(kernel("k/a.cu", text, "f", "_Z{f}i")).err().unwrap();
+        let said = compiled(kernel("k/a.cu", text, "f", "_Z19f__PLACE_OF_DIGITS_i")).err().unwrap();
         assert!(said.starts_with("k/a.cu does not compile for the host\n"), "{said}");
         assert!(said.lines().any(|line| line.contains(place) && line.contains(what)), "{said}");
     };
@@ -90,7 +90,7 @@ fn what_the_machine_does_not_have_is_named_with_file_and_line() {
 fn kernels_without_a_name_to_call_and_ptx_are_refused() {
     let refused = |kernel| compiled(kernel).err().unwrap();
     let said = [
-        refused(kernel("k/a.cu", "namespace k { __global__ void f(int n) {} }", "f", "_ZN1k{f}Ei")),
+        refused(kernel("k/a.cu", "namespace k { __global__ void f(int n) {} }", "f", "_ZN1k19f__PLACE_OF_DIGITS_Ei")),
         refused(kernel("k/a.ptx", ".visible .entry f(.param .u32 n) { ret; }", "f", "f")),
     ];
     insta::assert_snapshot!(said.join("\n"));
@@ -131,7 +131,7 @@ static CALLED_CU: PlainUnit = PlainUnit {
 
 plain! {
     #[allow(dead_code)]
-    CALLED_CU TRIPLED = "tripled" as "_Z{tripled}Pfj",
+    CALLED_CU TRIPLED = "tripled" as "_Z25tripled__PLACE_OF_DIGITS_Pfj",
     tripled(x: u64 = 0, n: u32 = 8)
 }
 

@@ -1,7 +1,6 @@
 //! Kernels as they are in CUDA files, in Rust: a function that launches each, and the structs that it takes by value.
 
 mod emit;
-mod mangled;
 mod read;
 mod write;
 

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail, ensure};
 use clang::diagnostic::{Diagnostic, Severity};
 use clang::{Clang, Entity, EntityKind, EntityVisitResult, Index, Linkage, TranslationUnit, Type, TypeKind, Unsaved};
+use precast_core::plain::DIGITS;
 use precast_core::ptx::{self, PtxEntry, PtxParameter};
-
-use super::mangled;
 
 /// An entry of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -124,13 +123,20 @@ pub(super) fn entries(
         entries.push(entry(kernel, Some(instance), records)?);
     }
     ensure!(!entries.is_empty(), "{}: no kernel: `__global__ void name(..) {{ .. }}` is one", file.display());
-    let names: Vec<String> = entries.iter().map(|entry| entry.base().to_owned()).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    for entry in &mut entries {
-        let symbol = mangled::braced(&entry.symbol, &names);
-        let is_read = entry.symbol == entry.base() || symbol.contains(&format!("{{{}}}", entry.base()));
-        ensure!(is_read, "{}: `{}` is not found in its symbol {}", file.display(), entry.name, entry.symbol);
-        entry.symbol = symbol;
+    if entries.iter().any(|entry| entry.symbol != entry.base()) {
+        // C++ mangles names as the compiler will be given them.
+        let renamed = entries.iter().map(|entry| format!("-D{0}={0}__{DIGITS}", entry.base()));
+        let arguments: Vec<String> = arguments.into_iter().chain(renamed).collect();
+        let unit = parser.arguments(&arguments).parse()?;
+        let (kernels, named) = declared(&unit);
+        let instances = (0..instances.len()).filter_map(|index| named.get(&format!("{INSTANCE}{index}")));
+        let mut symbols = kernels.iter().chain(instances).filter_map(Entity::get_mangled_name);
+        for entry in &mut entries {
+            let symbol = symbols.next().filter(|symbol| symbol.contains(DIGITS));
+            let Entry { name, symbol: own, .. } = &*entry;
+            let missing = || anyhow!("{}: `{name}` is not found in its symbol {own}", file.display());
+            entry.symbol = symbol.ok_or_else(missing)?;
+        }
     }
     Ok(entries)
 }

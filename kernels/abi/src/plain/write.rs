@@ -193,12 +193,15 @@ mod tests {
         for part in [
             "entries: &[\"shift\", \"scale\", \"fill\"],\n    instances: &[\"scale<float, 128>\", \
              \"scale<unsigned long long, 1>\", \"of::fill<int>\"],",
-            "A_CU SHIFT = \"shift\" as \"_ZN2of{shift}EPfi\",\n    shift(x: address = 0, n: i32 = 8)",
-            "A_CU SCALE_FLOAT_128 = \"scale<float,128>\" as \"_Z{scale}IfLi128EEv4rowsIT_ES1_\",\n    \
+            "A_CU SHIFT = \"shift\" as \"_ZN2of23shift__PLACE_OF_DIGITS_EPfi\",\n    \
+             shift(x: address = 0, n: i32 = 8)",
+            "A_CU SCALE_FLOAT_128 = \"scale<float,128>\" \
+             as \"_Z23scale__PLACE_OF_DIGITS_IfLi128EEv4rowsIT_ES1_\",\n    \
              scale_float_128(x: rows_float_ = 0, by: f32 = 16)",
             "SCALE_UNSIGNED_LONG_LONG_1 = \"scale<unsigned_long_long,1>\"",
             "by: u64 = 16)",
-            "A_CU FILL_INT = \"fill<int>\" as \"_ZN2of{fill}IiEEvT_\",\n    fill_int(unnamed_0: i32 = 0)",
+            "A_CU FILL_INT = \"fill<int>\" as \"_ZN2of22fill__PLACE_OF_DIGITS_IiEEvT_\",\n    \
+             fill_int(unnamed_0: i32 = 0)",
             "--instance 'scale<float, 128>'",
         ] {
             assert!(written.contains(part), "{part}\n{written}");

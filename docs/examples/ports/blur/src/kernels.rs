@@ -2,7 +2,7 @@
 //!
 //! Not edited by hand: `precast-aot abi kernels/blur.cu --instance 'convert<float, unsigned char>' --out src/kernels.rs` regenerates it.
 // Headers: 36550a905d41cddcbf42c70c2424cf2b37e5242feb6bf2e2987ec4e8cad9c19b
-// Body: 3ea7dec15e72372ffb86e08f582f32715f84d3c6539c6c424a8bb4e620f70096
+// Body: e650bf29d5f875a3971fef2007d8b40df4b040665a226c1cb0a183f1f3913f9e
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, non_snake_case, unused_imports)]
 
@@ -32,7 +32,7 @@ plain! {
     /// - `width`: `int`
     /// - `height`: `int`
     /// - `radius`: `int`
-    BLUR_CU BLUR_ROWS = "blur_rows" as "blur_rows",
+    BLUR_CU BLUR_ROWS = "blur_rows" as "blur_rows__PLACE_OF_DIGITS_",
     blur_rows(r#in: address = 0, out: address = 8, width: i32 = 16, height: i32 = 20, radius: i32 = 24)
 }
 
@@ -42,7 +42,7 @@ plain! {
     /// - `by`: `float`
     /// - `to`: `float`
     /// - `n`: `int`
-    BLUR_CU SCALE = "scale" as "scale",
+    BLUR_CU SCALE = "scale" as "scale__PLACE_OF_DIGITS_",
     scale(x: address = 0, by: f32 = 8, to: f32 = 12, n: i32 = 16)
 }
 
@@ -51,7 +51,7 @@ plain! {
     /// - `in`: `const float *`
     /// - `out`: `unsigned char *`
     /// - `n`: `int`
-    BLUR_CU CONVERT_FLOAT_UNSIGNED_CHAR = "convert<float,unsigned_char>" as "_Z{convert}IfhEvPKT_PT0_i",
+    BLUR_CU CONVERT_FLOAT_UNSIGNED_CHAR = "convert<float,unsigned_char>" as "_Z25convert__PLACE_OF_DIGITS_IfhEvPKT_PT0_i",
     convert_float_unsigned_char(r#in: address = 0, out: address = 8, n: i32 = 16)
 }
 
