@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use precast_core::source::words::{self, Piece};
+
 use crate::input::{self, ReadError};
 
 /// A header, by the name that an `#include` has for it.
@@ -117,81 +119,37 @@ struct Directive {
 
 /// Finds the `#include`s of a text, as a preprocessor reads lines: joined behind a backslash, and without comments.
 fn directives(text: &str) -> Vec<Directive> {
-    let mut found = Vec::new();
-    let (mut line, mut first, mut last) = (String::new(), 0, 0);
-    let mut rest = joined(text).into_iter().peekable();
-    let mut end = |line: &mut String, first: usize, last: usize| {
-        let what = included_by(line).map(str::to_owned);
-        found.extend(what.map(|what| Directive { first, last, what }));
-        line.clear();
-    };
-    while let Some((char, at)) = rest.next() {
-        first = if line.is_empty() { at } else { first };
-        last = at;
-        let follows = rest.peek().map(|(char, _)| *char);
-        match char {
-            '\n' => end(&mut line, first, last),
-            '/' if follows == Some('/') => while rest.next_if(|(char, _)| *char != '\n').is_some() {},
-            '/' if follows == Some('*') => {
-                rest.next();
-                let mut before = ' ';
-                for (char, at) in rest.by_ref() {
-                    last = at;
-                    if (before, char) == ('*', '/') {
-                        break;
-                    }
-                    before = char;
-                }
-                line.push(' ');
-            }
-            '"' if line.ends_with('R') => {
-                let mut ends = String::from(")");
-                ends.extend(
-                    std::iter::from_fn(|| rest.next_if(|(char, _)| !['(', '\n'].contains(char))).map(|it| it.0),
-                );
-                ends.push('"');
-                let mut string = String::new();
-                while !string.ends_with(&ends)
-                    && let Some((char, _)) = rest.next()
-                {
-                    string.push(char);
-                }
-                line.push_str("\"\"");
-            }
-            '"' | '\'' | '<' => {
-                line.push(char);
-                let is_name = included_by(&line).is_some_and(|what| what.len() == 1);
-                // A `'` in a number separates digits.
-                let is_literal =
-                    char == '"' || char == '\'' && !line[..line.len() - 1].ends_with(|c: char| c.is_ascii_digit());
-                if is_name || is_literal {
-                    let ends = if char == '<' { '>' } else { char };
-                    let (mut ended, mut escaped) = (false, false);
-                    while !ended && let Some((char, _)) = rest.next_if(|(char, _)| *char != '\n') {
-                        line.push(char);
-                        ended = char == ends && !escaped;
-                        escaped = char == '\\' && !escaped && !is_name;
-                    }
-                }
-            }
-            char => line.push(char),
+    let (joined, ends) = joined(text);
+    let line_of = |place: usize| ends.partition_point(|end| *end <= place);
+    let (mut found, mut line, mut start, mut at) = (Vec::new(), String::new(), 0, 0);
+    while let Some((piece, mut own)) = words::piece(&joined[at..]) {
+        // No comment begins in the brackets of a name.
+        if own == "<" && included_by(&line) == Some("") {
+            own = joined[at..].split(['>', '\n']).next().unwrap_or(own);
         }
+        match piece {
+            Piece::Space if own.contains('\n') => {
+                let what = included_by(&line).map(str::to_owned);
+                found.extend(what.map(|what| Directive { first: line_of(start), last: line_of(at - 1), what }));
+                line.clear();
+                start = at + own.rfind('\n').map_or(0, |end| end + 1);
+            }
+            Piece::Comment => line.push(' '),
+            _ => line.push_str(own),
+        }
+        at += own.len();
     }
-    end(&mut line, first, last);
     found
 }
 
-/// Returns the characters of a text with their lines, from 0, without a backslash at the end of a line and that end.
-fn joined(text: &str) -> Vec<(char, usize)> {
-    let mut chars = Vec::with_capacity(text.len());
-    for (at, line) in text.split_inclusive('\n').enumerate() {
-        let whole = line.trim_end_matches(['\r', '\n']);
-        match whole.strip_suffix('\\') {
-            Some(whole) => chars.extend(whole.chars().map(|char| (char, at))),
-            None => chars.extend(line.chars().map(|char| (char, at))),
-        }
+/// Returns a text without a backslash at the end of a line and that end, and the place at which each line ends in it.
+fn joined(text: &str) -> (String, Vec<usize>) {
+    let (mut joined, mut ends) = (String::new(), Vec::new());
+    for line in text.split_inclusive('\n') {
+        joined += line.trim_end_matches(['\r', '\n']).strip_suffix('\\').unwrap_or(line);
+        ends.push(joined.len());
     }
-    chars
+    (joined + "\n", ends)
 }
 
 /// Returns what a line includes.

@@ -5,6 +5,7 @@
 //! are dtypes.
 
 use anyhow::{Result, bail, ensure};
+use precast_core::source::words;
 
 /// The names of a kernel.
 #[derive(Debug)]
@@ -148,17 +149,7 @@ fn parenthesized(tokens: &[&str], open: usize, text: &str) -> Result<(String, us
     bail!("`{text}`: a parenthesis that is not closed")
 }
 
-/// Names and numbers whole, everything else a character each.
+/// Names, numbers and blanks whole, every sign alone.
 pub(crate) fn tokens(text: &str) -> Vec<&str> {
-    let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length =
-            if is_word(first) { rest.find(|char| !is_word(char)).unwrap_or(rest.len()) } else { first.len_utf8() };
-        let (token, behind) = rest.split_at(length);
-        tokens.push(token);
-        rest = behind;
-    }
-    tokens
+    words::pieces(text).map(|(_, own)| own).collect()
 }

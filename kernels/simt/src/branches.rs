@@ -90,9 +90,7 @@ fn text(source: &Source, (name, number, _): &CodePlace) -> Option<String> {
 
 /// True for a line that calls a trap, or asserts.
 fn traps(line: &str) -> bool {
-    let code = words::code(line);
-    let mut words = code.split(|char: char| !char.is_alphanumeric() && char != '_');
-    words.any(|word| ["__trap", "trap", "assert"].contains(&word))
+    words::identifiers(&words::code(line)).any(|word| ["__trap", "trap", "assert"].contains(&word))
 }
 
 /// Returns where the calls return to, in a shared object of one object file, as addresses in the former. None if either

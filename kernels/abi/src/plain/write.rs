@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use precast_core::plain::interface;
 use precast_core::shell::quoted;
-use precast_core::source;
+use precast_core::source::words;
 use precast_system::includes::included;
 use precast_system::{generated, input};
 
@@ -76,10 +76,7 @@ fn owner<'f>(instance: &str, files: &'f [PathBuf], texts: &[String]) -> Result<&
         .split_once('<')
         .ok_or_else(|| anyhow!("`{instance}` has no arguments: an instance is `name<float, 128>`"))?;
     let name = template.rsplit("::").next().unwrap_or_default().trim();
-    let names_it = |text: &str| {
-        let code = source::words::code(text);
-        code.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == name)
-    };
+    let names_it = |text: &str| words::identifiers(&words::code(text)).any(|word| word == name);
     let mut of: Vec<(&PathBuf, &String)> = files.iter().zip(texts).filter(|(file, _)| !is_ptx(file)).collect();
     if of.len() > 1 {
         of.retain(|(_, text)| names_it(text));

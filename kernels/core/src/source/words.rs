@@ -1,8 +1,11 @@
 //! Tokenizes CUDA text: separates code from comments, and finds the names that it mentions.
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Piece {
+/// Kind of a piece of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Blanks and ends of lines.
     Space,
+    /// A comment, without the end of its line.
     Comment,
     /// A string or a character, with its quotes.
     Literal,
@@ -35,32 +38,49 @@ pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !is_of_word(c)).filter(|word| is_name(word))
 }
 
-/// Returns the bytes of a literal, up to its closing quote.
+/// Returns the bytes of a literal, up to its closing quote, or the end of its line.
 fn literal_bytes(text: &str, quote: char) -> usize {
     let mut escaped = true;
     let end = text.char_indices().find(|(_, c)| {
-        let ends = *c == quote && !escaped;
+        let ends = [quote, '\n'].contains(c) && !escaped;
         escaped = *c == '\\' && !escaped;
         ends
     });
-    end.map_or(text.len(), |(at, _)| at + 1)
+    end.map_or(text.len(), |(at, c)| at + usize::from(c == quote))
+}
+
+/// Returns the bytes of a raw string behind its first quote: `x(..)x"`.
+fn raw_bytes(text: &str) -> usize {
+    let ends = format!("){}\"", text.split('(').next().unwrap_or_default());
+    text.find(&ends).map_or(text.len(), |at| at + ends.len())
+}
+
+/// Returns the first piece of a text.
+pub fn piece(text: &str) -> Option<(Piece, &str)> {
+    let run = |is_in: fn(char) -> bool| text.find(|c: char| !is_in(c)).unwrap_or(text.len());
+    let (piece, bytes) = match text.chars().next()? {
+        '/' if text.starts_with("//") => (Piece::Comment, run(|c| c != '\n')),
+        '/' if text.starts_with("/*") => (Piece::Comment, text[2..].find("*/").map_or(text.len(), |at| at + 4)),
+        quote @ ('"' | '\'') => (Piece::Literal, literal_bytes(text, quote)),
+        c if c.is_whitespace() => (Piece::Space, run(char::is_whitespace)),
+        // A `'` in a number separates digits.
+        c if c.is_ascii_digit() => (Piece::Word, run(|c| is_of_word(c) || c == '\'')),
+        c if is_of_word(c) => match text.split_at(run(is_of_word)) {
+            (word, rest) if word.ends_with('R') && rest.starts_with('"') => {
+                (Piece::Literal, word.len() + 1 + raw_bytes(&rest[1..]))
+            }
+            (word, _) => (Piece::Word, word.len()),
+        },
+        c => (Piece::Sign, c.len_utf8()),
+    };
+    Some((piece, &text[..bytes]))
 }
 
 /// Splits a text into pieces.
-fn pieces(mut text: &str) -> impl Iterator<Item = (Piece, &str)> {
+pub fn pieces(mut text: &str) -> impl Iterator<Item = (Piece, &str)> {
     std::iter::from_fn(move || {
-        let first = text.chars().next()?;
-        let run = |is_in: fn(char) -> bool| text.find(|c: char| !is_in(c)).unwrap_or(text.len());
-        let (piece, bytes) = match first {
-            '/' if text.starts_with("//") => (Piece::Comment, text.find('\n').unwrap_or(text.len())),
-            '/' if text.starts_with("/*") => (Piece::Comment, text.find("*/").map_or(text.len(), |at| at + 2)),
-            '"' | '\'' => (Piece::Literal, literal_bytes(text, first)),
-            c if c.is_whitespace() => (Piece::Space, run(char::is_whitespace)),
-            c if is_of_word(c) => (Piece::Word, run(is_of_word)),
-            c => (Piece::Sign, c.len_utf8()),
-        };
-        let (own, rest) = text.split_at(bytes);
-        text = rest;
+        let (piece, own) = piece(text)?;
+        text = &text[own.len()..];
         Some((piece, own))
     })
 }
@@ -155,6 +175,8 @@ mod tests {
         assert_eq!(code(text), "a  \n d  \n\"// f\" '\"' g\n");
         assert_eq!(skeleton(text), "a  \n d  \n    g\n");
         assert_eq!(code("\"\\\"//\" // a"), "\"\\\"//\"  ");
+        assert_eq!(code("/*/ a */#error can't\n1'000 // b"), " #error can't\n1'000  ");
+        assert_eq!(code("u8R\"x(\n//)\")x\" // a"), "u8R\"x(\n//)\")x\"  ");
     }
 
     #[test]
