@@ -2,6 +2,8 @@
 //! named after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors are kept whole.
 //! Lines stay where they are.
 
+use precast_core::source::words;
+
 /// Rewrites a source.
 pub fn translate(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -86,33 +88,18 @@ fn closing(text: &str, open: char, close: char) -> Option<usize> {
 
 /// The template of a statement's body, and the expressions of its operands: `"template" : "=f"(out) : "f"(in) : ...`.
 fn operands(body: &str) -> (String, Vec<&str>) {
-    let (mut template, mut expressions) = (String::new(), Vec::new());
-    let mut rest = body;
-    while let Some(open) = rest.find(['"', '(', ':']) {
-        let after = &rest[open + 1..];
-        match rest.as_bytes()[open] {
-            b'"' => {
-                let close = after.find('"').unwrap_or(after.len());
-                if !template.ends_with('\0') {
-                    template.push_str(&after[..close]);
-                }
-                rest = after.get(close + 1..).unwrap_or_default();
-            }
-            b'(' => {
-                let close = closing(after, '(', ')').unwrap_or(after.len());
-                expressions.push(&after[..close]);
-                rest = after.get(close + 1..).unwrap_or_default();
-            }
-            _ => {
-                // The first colon ends the template.
-                if !template.ends_with('\0') {
-                    template.push('\0');
-                }
-                rest = after;
-            }
-        }
+    let (mut template, mut end) = (String::new(), 0);
+    for (_, own) in words::pieces(body).take_while(|(_, own)| *own != ":") {
+        template += own.strip_prefix('"').and_then(|own| own.strip_suffix('"')).unwrap_or_default();
+        end += own.len();
     }
-    (template.trim_end_matches('\0').to_owned(), expressions)
+    let (mut expressions, mut rest) = (Vec::new(), &body[end..]);
+    while let Some((_, after)) = rest.split_once('(') {
+        let close = closing(after, '(', ')').unwrap_or(after.len());
+        expressions.push(&after[..close]);
+        rest = after.get(close + 1..).unwrap_or_default();
+    }
+    (template, expressions)
 }
 
 /// The call an instruction becomes; of several, with registers of their own, a block of calls.
