@@ -136,15 +136,6 @@ fn compile(compiler: &Tool, what: &str, directory: &Path, arguments: &[&str]) ->
     }
 }
 
-/// Compiles the machine from its sources in a directory: `machine.so`.
-fn compile_machine(compiler: &Tool, directory: &Path) -> Result<(), CompileError> {
-    // One unit: each of the sources would compile the same headers.
-    let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
-    let unit: String = sources.map(|name| format!("#include \"{name}\"\n")).collect();
-    write(&directory.join("machine.cc"), &unit)?;
-    compile(compiler, "the machine", directory, &[SHARED, &["machine.cc", "-o", "machine.so"]].concat())
-}
-
 impl Simt {
     /// Compiles the machine, in a directory that no other process uses. Kernels are left there for a debugger. Their
     /// objects and the machine are kept in `objects`, on the same file system, for every process that compiles the
@@ -166,7 +157,11 @@ impl Simt {
         // Whoever compiles it puts it there whole, as kernels are.
         let machine = objects.join(format!("machine-{basis}.so"));
         if !machine.exists() {
-            compile_machine(&compiler, &directory)?;
+            // One unit: each of the sources would compile the same headers.
+            let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
+            let unit: String = sources.map(|name| format!("#include \"{name}\"\n")).collect();
+            write(&directory.join("machine.cc"), &unit)?;
+            compile(&compiler, "the machine", &directory, &[SHARED, &["machine.cc", "-o", "machine.so"]].concat())?;
             std::fs::rename(directory.join("machine.so"), &machine).map_err(io(&machine))?;
         }
         Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0), branches: None, lock: None })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use precast_core::check::Case;
+use precast_core::check::{Case, floats};
 use precast_core::{Arch, Dtype, Format, Key, KeyVariant, Operand, ReferenceError, Registry, Tolerance};
 
 use crate::branches::Branches;
@@ -59,12 +59,7 @@ pub enum CheckError {
     },
 }
 
-/// Tests that return it, or unwrap it, say what [`fmt::Display`] says.
-impl fmt::Debug for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+precast_core::debug_is_display!(CheckError);
 
 /// Executes every example of a program's kernels on the host under the checker: each variant of these architectures,
 /// each sample that it admits, with three seeds. Outputs are compared with the host reference; races, accesses out of
@@ -208,7 +203,7 @@ fn takes_zeros(key: &Key) -> Vec<String> {
         {
             let largest = largest(operand.format, &reference).filter(|largest| *largest > 0.0);
             if let (Some(largest), Some(absolute)) = (largest, absolute(operand)) {
-                *within.entry(operand.name).or_insert(true) &= f64::from(largest) <= absolute;
+                *within.entry(operand.name).or_insert(true) &= largest <= absolute;
             }
         }
     }
@@ -217,13 +212,8 @@ fn takes_zeros(key: &Key) -> Vec<String> {
 }
 
 /// Returns the largest finite magnitude of floats; none of other formats.
-fn largest(format: Format, bytes: &[u8]) -> Option<f32> {
-    let floats: Vec<f32> = match format {
-        Format::Dense(Dtype::F32) => bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect(),
-        Format::Dense(Dtype::Bf16) => {
-            bytes.as_chunks().0.iter().map(|[low, high]| f32::from_le_bytes([0, 0, *low, *high])).collect()
-        }
-        _ => return None,
-    };
-    floats.into_iter().map(f32::abs).filter(|float| float.is_finite()).reduce(f32::max)
+fn largest(format: Format, bytes: &[u8]) -> Option<f64> {
+    let is_float = matches!(format, Format::Dense(Dtype::F32 | Dtype::Bf16));
+    let floats = if is_float { floats(format, bytes) } else { Vec::new() };
+    floats.into_iter().map(f64::abs).filter(|float| float.is_finite()).reduce(f64::max)
 }

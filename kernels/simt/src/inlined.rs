@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gimli::AttributeValue::{Addr, FileIndex};
 use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId, UnitRef};
 use object::{Object, ObjectSection};
 
@@ -49,15 +50,14 @@ fn add_calls(unit: UnitRef<'_, Slice<'_>>, calls: &mut Vec<Call>) -> gimli::Resu
             continue;
         }
         let number = |name| entry.attr_value(name).and_then(|value| value.udata_value());
-        let Some(gimli::AttributeValue::Addr(address)) = entry.attr_value(gimli::DW_AT_entry_pc) else { continue };
-        let (Some(file), Some(line), Some(column)) = (
+        let (Some(Addr(address)), Some(FileIndex(file)), Some(line), Some(column)) = (
+            entry.attr_value(gimli::DW_AT_entry_pc),
             entry.attr_value(gimli::DW_AT_call_file),
             number(gimli::DW_AT_call_line),
             number(gimli::DW_AT_call_column),
         ) else {
             continue;
         };
-        let gimli::AttributeValue::FileIndex(file) = file else { continue };
         if let Some(file) = source_file(&path(unit, file)?) {
             calls.push((file.to_owned(), line as u32, column, address));
         }
