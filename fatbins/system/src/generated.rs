@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use precast_core::{Digest, VERSION};
 
+use crate::includes::Included;
 use crate::input::{self, ReadError};
 
 /// Begins the line whose backquoted part is the command that regenerates the file.
@@ -14,22 +15,6 @@ const COMMAND: &str = "//! Not edited by hand: ";
 const HEADERS: &str = "// Headers: ";
 /// Begins the line with the digest of all that is behind it.
 const BODY: &str = "// Body: ";
-
-/// A C header on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderFile {
-    /// Its folder, as it was named, and its name.
-    pub path: PathBuf,
-    /// Its text.
-    pub text: String,
-}
-
-impl HeaderFile {
-    /// Returns the name by which sources include it.
-    pub fn name(&self) -> &str {
-        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
-    }
-}
 
 /// A generated file that is not what the generator would write, or headers that it cannot be made of.
 #[derive(thiserror::Error)]
@@ -87,34 +72,23 @@ pub fn folders(folder: &Path) -> Result<Vec<PathBuf>, Stale> {
 ///
 /// # Errors
 /// [`Stale::Read`], and [`Stale::Twice`] where two have one name.
-pub fn headers(folders: &[PathBuf]) -> Result<Vec<HeaderFile>, Stale> {
+pub fn headers(folders: &[PathBuf]) -> Result<Vec<Included>, Stale> {
     let mut found = Vec::new();
     for folder in folders {
         for path in entries(folder)?.into_iter().filter(|path| is_header(path)) {
-            let text = input::text(&path)?;
-            found.push(HeaderFile { path, text });
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.push(Included { name, text: input::text(&path)?, path });
         }
     }
-    found.sort_by(|a, b| a.name().cmp(b.name()));
-    match found.windows(2).find(|pair| pair[0].name() == pair[1].name()) {
-        Some(pair) => Err(Stale::Twice(pair[0].name().to_owned())),
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    match found.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        Some(pair) => Err(Stale::Twice(pair[0].name.clone())),
         None => Ok(found),
     }
 }
 
-/// Puts the head of a generated file before its body. `of` says in words where the headers are, `command` regenerates
-/// the file.
-pub fn stamped(of: &str, command: &str, headers: &[HeaderFile], body: &str) -> String {
-    head(
-        &format!("Parameter blocks and kernels, of the C headers of {of}."),
-        command,
-        &digest(headers).to_string(),
-        body,
-    )
-}
-
 /// Puts the head of a generated file before its body. It begins with a sentence that says `what` it is, and has the
-/// digest of what it was made of.
+/// digest of what it was made of; `command` regenerates it.
 pub fn head(what: &str, command: &str, of: &str, body: &str) -> String {
     format!(
         "//! {what}\n//!\n{COMMAND}`{command}` regenerates it.\n{HEADERS}{of}\n{BODY}{}\n{body}",
@@ -172,8 +146,9 @@ pub fn check_all(package: &Path, below: &Path) -> Result<(), Stale> {
     Ok(())
 }
 
-fn digest(headers: &[HeaderFile]) -> Digest {
-    let parts = headers.iter().flat_map(|header| [header.name(), &header.text]);
+/// Digests headers.
+pub fn digest(headers: &[Included]) -> Digest {
+    let parts = headers.iter().flat_map(|header| [header.name.as_str(), &header.text]);
     // Another version may declare more, or other Rust.
     Digest::of_parts("precast.headers", [VERSION].into_iter().chain(parts).map(str::as_bytes))
 }

@@ -263,35 +263,31 @@ impl Operand {
     }
 }
 
-/// Contents of checked launches, each with its arguments.
-const CONTENTS: [(&str, &[Argument]); 19] = [
-    ("zeros", &[]),
-    ("few", &[]),
-    ("normal", &[Argument::Float]),
-    ("uniform", &[Argument::Float, Argument::Float]),
-    ("ids", &[Argument::Other]),
-    ("targets", &[Argument::Other]),
-    ("sequences", &[Argument::Other, Argument::Other]),
-    ("slots", &[Argument::Other]),
-    ("runs", &[Argument::Other, Argument::Other]),
-    ("steps", &[Argument::Other, Argument::Other, Argument::Other]),
-    ("sorted_ids", &[Argument::Other]),
-    ("permutation", &[]),
-    ("expert_tiles", &[Argument::Other, Argument::Other, Argument::Other]),
-    ("positions_of", &[Argument::Other]),
-    ("rows", &[Argument::Other]),
-    ("logits", &[Argument::Other]),
-    ("columns", &[Argument::Other]),
-    ("distinct", &[Argument::Other, Argument::Other]),
-    ("log_probs", &[Argument::Other]),
+/// Contents of checked launches, each with the number of its arguments.
+const CONTENTS: [(&str, usize); 19] = [
+    ("zeros", 0),
+    ("few", 0),
+    ("normal", 1),
+    ("uniform", 2),
+    ("ids", 1),
+    ("targets", 1),
+    ("sequences", 2),
+    ("slots", 1),
+    ("runs", 2),
+    ("steps", 3),
+    ("sorted_ids", 1),
+    ("permutation", 0),
+    ("expert_tiles", 3),
+    ("positions_of", 1),
+    ("rows", 1),
+    ("logits", 1),
+    ("columns", 1),
+    ("distinct", 2),
+    ("log_probs", 1),
 ];
 
-/// Argument of a content.
-enum Argument {
-    Float,
-    /// A size, a field, or an operand.
-    Other,
-}
+/// Contents whose arguments are floats; those of others are sizes, fields or operands.
+const OF_FLOATS: [&str; 2] = ["normal", "uniform"];
 
 /// Reads a content: one of the list, with as many arguments, floats as Rust has them.
 fn content(part: &str) -> Result<String> {
@@ -302,13 +298,13 @@ fn content(part: &str) -> Result<String> {
     };
     let rest = rest.strip_suffix(')').with_context(|| format!("`{part}`: a bracket is open"))?;
     let given: Vec<&str> = top_level(rest, ", ").filter(|argument| !argument.is_empty()).collect();
-    ensure!(given.len() == arguments.len(), "`{part}`: `{name}` has {} arguments", arguments.len());
-    let float = |(text, kind): (&&str, &Argument)| match kind {
-        Argument::Float if text.parse::<i64>().is_ok() => format!("{text}.0"),
-        _ => (*text).to_owned(),
+    ensure!(given.len() == *arguments, "`{part}`: `{name}` has {arguments} arguments");
+    let float = |text: &&str| match OF_FLOATS.contains(&name) && text.parse::<i64>().is_ok() {
+        true => format!("{text}.0"),
+        false => (*text).to_owned(),
     };
     check_numbers(name, &given).with_context(|| format!("`{part}`"))?;
-    let given: Vec<String> = given.iter().zip(*arguments).map(float).collect();
+    let given: Vec<String> = given.iter().map(float).collect();
     Ok(if given.is_empty() { name.to_owned() } else { format!("{name}({})", given.join(", ")) })
 }
 

@@ -26,8 +26,7 @@ use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters
 /// Comments that do not declare a kernel or an operand, with file, line, struct, field and text; two kernels of one
 /// name; none.
 pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
-    let mut out = IMPORTS.to_owned();
-    out.push_str(&own_types(structs)?);
+    let (mut out, mut types) = (String::new(), BTreeSet::new());
     for (name, value) in constants {
         writeln!(out, "\npub const {name}: u32 = {value};")?;
     }
@@ -36,6 +35,7 @@ pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
         let said = block.block()?;
         out.push_str(&declared(block, &said, structs)?);
         for kernel in &said.kernels {
+            types.extend(kernel.fields.iter().map(|(_, kind)| kind.clone()));
             // Of two names one type may be made, too: `a.b_c` and `a_b.c`.
             let key = kernel.key();
             if let Some((op, (_, other))) = kernels.iter().find(|(_, (name, _))| *name == key) {
@@ -52,17 +52,9 @@ pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
     }
     ensure!(!kernels.is_empty(), "no header declares a kernel: above a block stands `/// op {{ field: Type }}: text`");
     let keys: Vec<String> = kernels.into_values().map(|(key, _)| key).collect();
-    Ok(out + "\noperations! {\n" + &lines("    ", &keys.join(", ")) + "}\n")
-}
-
-/// Imports the types of key fields that are the program's own.
-fn own_types(structs: &[Struct]) -> Result<String> {
-    let mut types = BTreeSet::new();
-    for block in structs {
-        types.extend(block.block()?.kernels.into_iter().flat_map(|kernel| kernel.fields).map(|(_, kind)| kind));
-    }
-    types.retain(|kind| !TYPES.contains(&&**kind));
-    Ok(types.iter().map(|kind| format!("use super::{kind};\n")).collect())
+    let own = types.iter().filter(|kind| !TYPES.contains(&&***kind)).map(|kind| format!("use super::{kind};\n"));
+    let own: String = own.collect();
+    Ok(IMPORTS.to_owned() + &own + &out + "\noperations! {\n" + &lines("    ", &keys.join(", ")) + "}\n")
 }
 
 /// A block, and the kernels that take it.

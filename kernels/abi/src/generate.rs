@@ -59,5 +59,6 @@ pub fn generate(folders: &[PathBuf], of: &str, command: &str) -> Result<String> 
     let files = generated::headers(folders)?;
     let scratch = tempfile::tempdir()?;
     let body = emit::body(&headers::read(&files, scratch.path())?)?;
-    Ok(generated::stamped(of, command, &files, &body))
+    let what = format!("Parameter blocks and kernels, of the C headers of {of}.");
+    Ok(generated::head(&what, command, &generated::digest(&files).to_string(), &body))
 }

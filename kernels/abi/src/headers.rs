@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use precast_core::source::HEADERS;
-use precast_system::generated::HeaderFile;
+use precast_system::includes::Included;
 use quote::ToTokens;
 use syn::{Attribute, Expr, ExprLit, Fields, Item, Lit, Meta};
 
@@ -25,7 +25,7 @@ pub(crate) struct Headers {
 /// # Errors
 /// No libclang, a header that does not parse, or a struct with bytes that belong to no field: they would be
 /// uninitialized in what is launched.
-pub(crate) fn read(files: &[HeaderFile], scratch: &Path) -> Result<Headers> {
+pub(crate) fn read(files: &[Included], scratch: &Path) -> Result<Headers> {
     let mut headers = parse(&bindings(files, scratch, Blocks::Whole)?)?;
     let short = parse(&bindings(files, scratch, Blocks::WithoutTails)?)?;
     for whole in &mut headers.structs {
@@ -39,7 +39,7 @@ pub(crate) fn read(files: &[HeaderFile], scratch: &Path) -> Result<Headers> {
 }
 
 /// Says of a struct and its fields where they are declared, as `path:line`.
-fn place(found: &mut Struct, files: &[HeaderFile]) {
+fn place(found: &mut Struct, files: &[Included]) {
     let starts = |line: &str| tokens(line).windows(3).any(|words| words[0] == "struct" && words[2] == found.name);
     let at = files.iter().find_map(|file| Some((file, file.text.lines().position(starts)?)));
     let Some((file, first)) = at else { return };
@@ -83,11 +83,11 @@ enum Blocks {
 const TAILS: [&str; 2] = ["INT8", "KEY_MOMENTS"];
 
 /// Lets bindgen translate the headers.
-fn bindings(files: &[HeaderFile], scratch: &Path, blocks: Blocks) -> Result<String> {
+fn bindings(files: &[Included], scratch: &Path, blocks: Blocks) -> Result<String> {
     for (name, text) in HEADERS {
         std::fs::write(scratch.join(name), text)?;
     }
-    let all: String = files.iter().map(|file| format!("#include \"{}\"\n", file.name())).collect();
+    let all: String = files.iter().map(|file| format!("#include \"{}\"\n", file.name)).collect();
     let mut builder = bindgen::Builder::default()
         .header_contents("all.h", &all)
         .blocklist_type("__uint.*_t|address|tensor_map")

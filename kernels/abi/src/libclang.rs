@@ -10,21 +10,13 @@ pub const VARIABLE: &str = "LIBCLANG_PATH";
 /// compares.
 pub const PINNED: &str = "libclang-18.1.1";
 
-/// Finds the folder of the pinned one: below `home`, which is `PRECAST_HOME`, or else below the target folder that a
-/// program lies in.
-pub fn pinned(program: &Path, home: Option<OsString>) -> Option<PathBuf> {
-    let home = match home {
-        Some(home) => PathBuf::from(home),
-        None => program.parent()?.parent()?.join("precast"),
-    };
-    let folder = home.join("toolchain").join(PINNED);
-    folder.join("libclang.so").exists().then_some(folder)
-}
-
-/// Finds the folder of the libclang to use: the pinned one, or else `named`, the value of [`VARIABLE`]. Never any
-/// other: of another version `abi.rs` might differ.
+/// Finds the folder of the libclang to use: the pinned one, below `home`, which is `PRECAST_HOME`, or else below the
+/// target folder that a program lies in; or else `named`, the value of [`VARIABLE`]. Never any other: of another
+/// version `abi.rs` might differ.
 pub fn folder(program: &Path, home: Option<OsString>, named: Option<OsString>) -> Option<PathBuf> {
-    pinned(program, home).or_else(|| named.map(PathBuf::from))
+    let home = home.map(PathBuf::from).or_else(|| Some(program.parent()?.parent()?.join("precast")));
+    let pinned = home.map(|home| home.join("toolchain").join(PINNED));
+    pinned.filter(|folder| folder.join("libclang.so").exists()).or_else(|| named.map(PathBuf::from))
 }
 
 /// True if `folder` has a libclang of any version, or is its file: clang-sys panics where there is none.

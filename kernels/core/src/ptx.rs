@@ -44,16 +44,12 @@ pub fn is_taken(target: &str, arch: Arch) -> bool {
 
 /// Renames entries, each a word of the text.
 pub fn renamed(text: &str, names: &[(String, String)]) -> String {
-    let is_of_word = |char: char| char.is_ascii_alphanumeric() || "_$%".contains(char);
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let end = rest.find(|char| is_of_word(char) != is_of_word(first)).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
-        out += names.iter().find(|(name, _)| name == word).map_or(word, |(_, new)| new);
-        rest = after;
-    }
-    out
+    let is_sign = |char: char| !char.is_ascii_alphanumeric() && !"_$%".contains(char);
+    let renamed = |piece: &str| {
+        let (word, sign) = piece.split_at(piece.trim_end_matches(is_sign).len());
+        names.iter().find(|(name, _)| name == word).map_or(word, |(_, new)| new).to_owned() + sign
+    };
+    text.split_inclusive(is_sign).map(renamed).collect()
 }
 
 /// Returns the entries of a file.
