@@ -80,24 +80,20 @@ pub fn check_all(modules: &[ModuleEntry], kernels: &Kernels) -> Result<(), OverB
 fn check(module: &ModuleEntry, kernels: &Kernels) -> Result<(), String> {
     let Some(usage) = Usage::of(module, kernels) else { return Ok(()) };
     let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
-    if usage.stack_bytes > 0 {
-        return Err(format!("{module}: stack frame of {} bytes{}", usage.stack_bytes, place(module, kernels)));
-    }
-    let (shared, most) = (usage.shared_bytes, arch.shared_bytes_per_block());
-    if shared > most {
-        let place = place(module, kernels);
-        return Err(format!("{module}: {shared} bytes of shared memory, a block may have {most}{place}"));
-    }
-    if usage.launched > usage.threads {
-        let (launched, most, place) = (usage.launched, usage.threads, place(module, kernels));
-        return Err(format!("{module}: a block of {launched} threads, its machine code takes at most {most}{place}"));
-    }
-    if usage.occupancy == 0.0 {
-        let (registers, threads) = (usage.registers, usage.threads);
-        let place = place(module, kernels);
-        return Err(format!("{module}: {registers} registers x {threads} threads do not fit a multiprocessor{place}"));
-    }
-    Ok(())
+    let Usage { threads, launched, registers, shared_bytes: shared, stack_bytes: stack, occupancy } = usage;
+    let most = arch.shared_bytes_per_block();
+    let fault = if stack > 0 {
+        format!("stack frame of {stack} bytes")
+    } else if shared > most {
+        format!("{shared} bytes of shared memory, a block may have {most}")
+    } else if launched > threads {
+        format!("a block of {launched} threads, its machine code takes at most {threads}")
+    } else if occupancy == 0.0 {
+        format!("{registers} registers x {threads} threads do not fit a multiprocessor")
+    } else {
+        return Ok(());
+    };
+    Err(format!("{module}: {fault}{}", place(module, kernels)))
 }
 
 /// Names the file and the line of a module's entry.

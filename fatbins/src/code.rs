@@ -32,10 +32,9 @@ impl CubinCode {
     /// # Errors
     /// [`CubinError`] if the bytes are no cubin of this project.
     pub fn read(cubin: &[u8]) -> Result<Self, CubinError> {
-        let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
-        let header = FileHeader64::<Endianness>::parse(cubin).map_err(elf)?;
-        let endian = header.endian().map_err(elf)?;
-        let sections = header.sections(endian, cubin).map_err(elf)?;
+        let header = FileHeader64::<Endianness>::parse(cubin)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, cubin)?;
         let entries = entries(&sections, endian, cubin, false)?;
         // Of several, each has a name of its own before the digest.
         let named: Vec<(&str, String)> = match &entries[..] {
@@ -55,7 +54,7 @@ impl CubinCode {
             if matches!(kind, SHT_NULL | SHT_STRTAB | SHT_NOTE) {
                 continue;
             }
-            let name = renamed(sections.section_name(endian, section).map_err(elf)?);
+            let name = renamed(sections.section_name(endian, section)?);
             let numbers = [
                 u64::from(kind.0),
                 section.sh_flags(endian).0,
@@ -69,11 +68,11 @@ impl CubinCode {
                 SHT_NOBITS => Vec::new(),
                 SHT_SYMTAB | SHT_MERCURY_SYMTAB => {
                     let link = SectionIndex(section.sh_link(endian) as usize);
-                    let names = sections.strings(endian, cubin, link).map_err(elf)?;
-                    symbols(section.data(endian, cubin).map_err(elf)?, |offset| names.get(offset).map(renamed).ok())
+                    let names = sections.strings(endian, cubin, link)?;
+                    symbols(section.data(endian, cubin)?, |offset| names.get(offset).map(renamed).ok())
                         .ok_or(CubinError::Missing("readable symbol table"))?
                 }
-                _ => section.data(endian, cubin).map_err(elf)?.to_vec(),
+                _ => section.data(endian, cubin)?.to_vec(),
             };
             let numbers = numbers.map(u64::to_le_bytes).concat();
             parts.push((name, Digest::of_parts("precast.code", [&numbers[..], &content])));

@@ -44,7 +44,7 @@ struct Entry {
 pub enum CubinError {
     /// Not an ELF file, or a broken one.
     #[error("not a readable ELF file: {0}")]
-    Elf(String),
+    Elf(#[from] object::read::Error),
     /// An ELF file for another machine.
     #[error("ELF machine {found}, expected 190 (CUDA): not a cubin")]
     Machine {
@@ -149,17 +149,16 @@ impl CubinFacts {
 
     /// Reads a kernel, or the only one.
     fn of(cubin: &[u8], entry: Option<&str>) -> Result<Entry, CubinError> {
-        let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
-        let header = Elf::parse(cubin).map_err(elf)?;
-        let endian = header.endian().map_err(elf)?;
+        let header = Elf::parse(cubin)?;
+        let endian = header.endian()?;
         if header.e_machine(endian) != EM_CUDA {
             return Err(CubinError::Machine { found: header.e_machine(endian).0 });
         }
-        let sections = header.sections(endian, cubin).map_err(elf)?;
+        let sections = header.sections(endian, cubin)?;
         let (entry, symbol) = self::entry(&sections, endian, cubin, entry)?;
         let section = |name: &str| -> Result<Option<&[u8]>, CubinError> {
             match sections.section_by_name(endian, name.as_bytes()) {
-                Some((_, section)) => section.data(endian, cubin).map(Some).map_err(elf),
+                Some((_, section)) => Ok(Some(section.data(endian, cubin)?)),
                 None => Ok(None),
             }
         };
@@ -258,14 +257,13 @@ pub(crate) fn entries(
     cubin: &[u8],
     all: bool,
 ) -> Result<Vec<(String, u32)>, CubinError> {
-    let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
-    let symbols = sections.symbols(endian, cubin, object::elf::SHT_SYMTAB).map_err(elf)?;
+    let symbols = sections.symbols(endian, cubin, object::elf::SHT_SYMTAB)?;
     let mut entries = Vec::new();
     for (index, symbol) in symbols.enumerate() {
         if !matches!(symbol.st_type(), STT_FUNC | STT_OBJECT) {
             continue;
         }
-        let name = symbols.symbol_name(endian, symbol).map_err(elf)?;
+        let name = symbols.symbol_name(endian, symbol)?;
         if name.starts_with(b".nv.") || name.starts_with(b"$") {
             continue; // the assembler's own (slow paths of division, square root): their names carry no path
         }

@@ -1,5 +1,7 @@
 //! Tells bundles of other programs, cores and formats apart.
 
+use std::collections::BTreeSet;
+
 use precast_core::{Arch, Kernels};
 
 use crate::manifest::{Manifest, Origin};
@@ -43,9 +45,6 @@ impl Foreign {
 
 /// Returns the architectures of a manifest that have machine code, sorted.
 pub(crate) fn gpus(manifest: &Manifest) -> Vec<Arch> {
-    let mut archs: Vec<Arch> = manifest.modules.iter().filter_map(|module| Arch::of_name(&module.arch)).collect();
-    archs.sort_unstable();
-    archs.dedup();
-    archs.retain(|arch| *arch != Arch::Sim);
-    archs
+    let archs = manifest.modules.iter().filter_map(|module| Arch::of_name(&module.arch));
+    archs.filter(|arch| *arch != Arch::Sim).collect::<BTreeSet<_>>().into_iter().collect()
 }

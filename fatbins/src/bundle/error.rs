@@ -15,7 +15,7 @@ pub enum BundleError {
     Signature(#[from] SignatureError),
     /// The file is no bundle, or is truncated.
     #[error("not a bundle ({0}): it is another file or truncated; precast-aot build writes one")]
-    Elf(String),
+    Elf(#[from] object::read::Error),
     /// A section is missing or repeated.
     #[error("section {name} occurs {found} times, expected once")]
     Section {

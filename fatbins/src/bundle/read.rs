@@ -1,5 +1,6 @@
 //! Reads a bundle.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -151,10 +152,7 @@ impl<'a, K> Bundle<'a, K> {
 
     /// Returns the architectures with modules, sorted by name.
     pub fn archs(&self) -> Vec<Arch> {
-        let mut archs: Vec<Arch> = self.manifest.modules.iter().map(arch_of).collect();
-        archs.sort_unstable();
-        archs.dedup();
-        archs
+        self.manifest.modules.iter().map(arch_of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns every module with machine code, also under keys of other versions, for inspection.
@@ -184,11 +182,10 @@ impl<'a, K> Bundle<'a, K> {
 
 /// Returns the content of the only section with this name.
 fn section<'a>(file: &'a [u8], name: &'static str) -> Result<&'a [u8], BundleError> {
-    let elf = |error: object::read::Error| BundleError::Elf(error.to_string());
-    let header = FileHeader64::<Endianness>::parse(file).map_err(elf)?;
-    let endian = header.endian().map_err(elf)?;
-    let sections = header.sections(endian, file).map_err(elf)?;
+    let header = FileHeader64::<Endianness>::parse(file)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, file)?;
     let found: Vec<_> = sections.iter().filter(|s| sections.section_name(endian, s) == Ok(name.as_bytes())).collect();
     let [section] = found[..] else { return Err(BundleError::Section { name, found: found.len() }) };
-    section.data(endian, file).map_err(elf)
+    Ok(section.data(endian, file)?)
 }
