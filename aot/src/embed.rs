@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use precast_core::{Arch, Kernels};
-use precast_fatbins::{Digest, TrustedKey};
+use precast_fatbins::{Digest, Frame, TrustedKey};
 use precast_system::{files, generated};
 
 use crate::build::{Built, Request};
 use crate::cache::Cache;
-use crate::frames::{Framed, frames};
+use crate::frames::frames;
 use crate::lock::{self, Comparison, NotLocked, Part, Strictness};
 use crate::{home, plain, prebuilt, toolchain};
 
@@ -34,7 +34,7 @@ pub struct Embed {
     request: Request,
     /// Names of no GPU.
     unknown: Vec<String>,
-    locks: Locks,
+    locks: Option<Locks>,
     framed: bool,
     /// Folders of headers, in the package.
     folders: Vec<PathBuf>,
@@ -42,12 +42,11 @@ pub struct Embed {
 
 /// Lock files of a build.
 #[derive(Clone, Debug)]
-enum Locks {
-    None,
-    /// One of the whole program, in this directory. The build itself writes it.
-    Own(PathBuf),
-    /// Those of parts, which other programs write.
-    Parts(PathBuf, Vec<Part>),
+struct Locks {
+    directory: PathBuf,
+    parts: Vec<Part>,
+    /// True for one of the whole program, which the build itself writes; those of parts are written by others.
+    is_own: bool,
 }
 
 /// Kernels that cannot be embedded. A build script returns it from `main`: cargo then prints its text.
@@ -89,7 +88,7 @@ pub fn variable(name: &str) -> Option<String> {
 impl Embed {
     /// Embeds the kernels of a request.
     pub fn of(request: Request) -> Self {
-        Self { request, unknown: Vec::new(), locks: Locks::None, framed: false, folders: Vec::new() }
+        Self { request, unknown: Vec::new(), locks: None, framed: false, folders: Vec::new() }
     }
 
     /// Adds GPUs to compile for, by name: `sm_89`, `sm_90`. The simulated GPU is always added.
@@ -116,13 +115,16 @@ impl Embed {
     /// the build's architectures into the file.
     #[must_use]
     pub fn locked(self, directory: impl Into<PathBuf>) -> Self {
-        Self { locks: Locks::Own(directory.into()), ..self }
+        let Request { kernels, keys, .. } = &self.request;
+        let (name, command) = (kernels.program.to_owned(), "PRECAST_LOCK=1 cargo build".to_owned());
+        let part = Part { name, keys: keys.clone(), strictness: Strictness::Required, command };
+        Self { locks: Some(Locks { directory: directory.into(), parts: vec![part], is_own: true }), ..self }
     }
 
     /// Refuses kernels that differ from the lock files of these parts, in a directory of the package.
     #[must_use]
     pub fn locked_in(self, directory: impl Into<PathBuf>, parts: Vec<Part>) -> Self {
-        Self { locks: Locks::Parts(directory.into(), parts), ..self }
+        Self { locks: Some(Locks { directory: directory.into(), parts, is_own: false }), ..self }
     }
 
     /// Compresses the bundle of each architecture in a frame of its own if `framed`, for programs that have many:
@@ -205,25 +207,18 @@ impl Embed {
     /// Checks kernels against the locks. A kernel that is not as locked is an error, and so is a required file that is
     /// missing; both are warnings under PRECAST_UNLOCKED.
     fn check(&self, built: &Built, package: &Path) -> Result<(), EmbedError> {
-        let Request { kernels, keys, archs, .. } = &self.request;
-        let (directory, parts) = match &self.locks {
-            Locks::None => return Ok(()),
-            Locks::Own(directory) => {
-                let (keys, command) = (keys.clone(), "PRECAST_LOCK=1 cargo build".to_owned());
-                let name = kernels.program.to_owned();
-                (package.join(directory), vec![Part { name, keys, strictness: Strictness::Required, command }])
-            }
-            Locks::Parts(directory, parts) => (package.join(directory), parts.clone()),
-        };
-        for part in &parts {
+        let archs = &self.request.archs;
+        let Some(Locks { directory, parts, is_own }) = &self.locks else { return Ok(()) };
+        let directory = package.join(directory);
+        for part in parts {
             instruct(format_args!("rerun-if-changed={}", lock::path(&directory, &part.name).display()));
         }
         let writes = variable("PRECAST_LOCK").is_some_and(|value| value != "0");
-        if let (true, Locks::Own(_), [part]) = (writes, &self.locks, &*parts) {
+        if let (true, true, [part]) = (writes, *is_own, &**parts) {
             return lock::write(&built.manifest, part, archs, &directory).map_err(boxed);
         }
         let Comparison { changes, unlocked } =
-            lock::compare(&built.manifest, &parts, archs, &directory).map_err(boxed)?;
+            lock::compare(&built.manifest, parts, archs, &directory).map_err(boxed)?;
         let any_allowed = variable("PRECAST_UNLOCKED").is_some_and(|value| value != "0");
         let compiler = &built.manifest.compiler;
         let refused = |error: &dyn fmt::Display| {
@@ -244,7 +239,7 @@ impl Embed {
         }
         changes.iter().for_each(|change| instruct(format_args!("warning=not as locked: {change}")));
         if changes.is_empty() {
-            instruct(format_args!("rustc-env=PRECAST_LOCKS={}", digests(&directory, &parts).map_err(boxed)?));
+            instruct(format_args!("rustc-env=PRECAST_LOCKS={}", digests(&directory, parts).map_err(boxed)?));
         }
         Ok(())
     }
@@ -287,12 +282,10 @@ fn sections(out: &Path, built: &Built) -> io::Result<String> {
 
 /// Writes a frame an architecture, compressed in parallel through the cache. Returns the expression over them.
 fn framed(out: &Path, built: &Built, archs: &[Arch]) -> io::Result<String> {
-    let rows = frames(built, archs, &Cache::at(home(out).join("cache")));
     let mut items = String::new();
-    for (arch, frame) in archs.iter().zip(rows) {
-        let Framed { base, bytes, bundle_bytes, bundle } = frame;
-        std::fs::write(out.join(format!("{arch}.frame")), &bytes)?;
-        let (sha256, bundle) = (Digest::of(&bytes).0, bundle.0);
+    for frame in frames(built, archs, &Cache::at(home(out).join("cache"))) {
+        let Frame { arch, bytes, base, sha256: Digest(sha256), bundle_bytes, bundle: Digest(bundle) } = frame;
+        std::fs::write(out.join(format!("{arch}.frame")), bytes)?;
         let base = base.map_or("None".to_owned(), |base| format!("Some(precast_fatbins::Arch::{base:?})"));
         items += &format!(
             "    precast_fatbins::Frame {{ arch: precast_fatbins::Arch::{arch:?}, base: {base}, bytes: \

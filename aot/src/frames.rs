@@ -1,28 +1,15 @@
 //! Bundles in zstd frames: one of each architecture, for programs that have all.
 
 use precast_core::Arch;
-use precast_fatbins::{Digest, compress};
+use precast_fatbins::{Digest, Frame, compress};
 use rayon::prelude::*;
 
 use crate::build::Built;
 use crate::cache::Cache;
 
-/// The bundle of an architecture in a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Framed {
-    /// Architecture of the bundle that is its dictionary, if it has one.
-    pub base: Option<Arch>,
-    /// Compressed bundle.
-    pub bytes: Vec<u8>,
-    /// Size of the bundle, bytes.
-    pub bundle_bytes: u64,
-    /// Digest of the bundle's manifest.
-    pub bundle: Digest,
-}
-
 /// Compresses the bundle of each architecture, in parallel, through the cache. The last of a generation is the
-/// dictionary of those before it.
-pub fn frames(built: &Built, archs: &[Arch], cache: &Cache) -> Vec<Framed> {
+/// dictionary of those before it. The frames live as long as the process, as those in a program do.
+pub fn frames(built: &Built, archs: &[Arch], cache: &Cache) -> Vec<Frame> {
     let framed = |arch: &Arch| {
         let row = built.only(*arch);
         let (bundle, base) = (row.encode(), base(*arch, archs));
@@ -33,7 +20,8 @@ pub fn frames(built: &Built, archs: &[Arch], cache: &Cache) -> Vec<Framed> {
             cache.put(&key, &bytes);
             bytes
         });
-        Framed { base, bytes, bundle_bytes: bundle.len() as u64, bundle: row.digest() }
+        let (sha256, bytes) = (Digest::of(&bytes), bytes.leak());
+        Frame { arch: *arch, base, bytes, sha256, bundle_bytes: bundle.len() as u64, bundle: row.digest() }
     };
     archs.par_iter().map(framed).collect()
 }

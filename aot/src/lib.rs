@@ -23,7 +23,7 @@ pub mod toolchain;
 pub use assembler::{Assembler, AssemblerError};
 pub use build::{BuildError, Built, Request, build};
 pub use embed::{Embed, EmbedError, embed, features, instruct, variable};
-pub use frames::{Framed, frames};
+pub use frames::frames;
 pub use nvrtc::{Nvrtc, NvrtcError};
 pub use plain::PlainError;
 pub use precast_core::Arch;

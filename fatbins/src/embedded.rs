@@ -116,16 +116,9 @@ fn unpacked<K: AsRef<Kernels>>(
     let file = match files.get(&frame.arch) {
         Some(file) => file,
         // A program has a frame an architecture, and reads it while it lives.
-        None => *files.entry(frame.arch).or_insert(file(frame, frames)?.leak()),
+        None => *files.entry(frame.arch).or_insert(frame.decompress(frames)?.leak()),
     };
     with_digest(Bundle::read(file, kernels)?, &frame.bundle.to_string())
-}
-
-/// Decompresses one of these frames, after its base, which has none itself.
-fn file(frame: &Frame, frames: &[Frame]) -> Result<Vec<u8>, FrameError> {
-    let base = frames.iter().find(|other| Some(other.arch) == frame.base);
-    let base = base.map(|base| base.decompress(&[])).transpose()?.unwrap_or_default();
-    frame.decompress(&base)
 }
 
 fn with_digest<K>(bundle: Bundle<'static, K>, digest: &str) -> Result<Bundle<'static, K>, EmbeddedError> {
@@ -177,8 +170,8 @@ mod tests {
         let bytes: &[u8] = compress(&file, &file).leak();
         let alike = Frame { base: Some(Arch::Sm121), bytes, sha256: Digest::of(bytes), ..frame(Arch::Sm100) };
         assert!(4 * bytes.len() < base.bytes.len(), "{} bytes of {}", bytes.len(), base.bytes.len());
-        assert!(super::file(&alike, &[base, alike]).unwrap() == file);
-        let missing = super::file(&alike, &[alike]).unwrap_err().to_string();
+        assert!(alike.decompress(&[base, alike]).unwrap() == file);
+        let missing = alike.decompress(&[]).unwrap_err().to_string();
         assert!(missing.contains("cannot be decompressed"), "{missing}");
     }
 }

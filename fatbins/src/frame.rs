@@ -17,7 +17,7 @@ const LEVEL: i32 = 19;
 const WINDOW_LOG: u32 = 26;
 
 /// A frame, and what the build script found of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Architecture of the bundle.
     pub arch: Arch,
@@ -58,12 +58,18 @@ pub fn compress(bundle: &[u8], base: &[u8]) -> Vec<u8> {
 }
 
 impl Frame {
-    /// Decompresses the bundle file, given that of [`Self::base`]; none is empty.
+    /// Decompresses the bundle file, after that of its base among these frames, which has none itself.
     ///
     /// # Errors
     /// [`FrameError`] before anything is allocated if the frame is not the one that was built, or says another size; or
     /// if it gives another.
-    pub fn decompress(&self, base: &[u8]) -> Result<Vec<u8>, FrameError> {
+    pub fn decompress(&self, frames: &[Frame]) -> Result<Vec<u8>, FrameError> {
+        let base = frames.iter().find(|other| Some(other.arch) == self.base);
+        self.after(&base.map(|base| base.after(&[])).transpose()?.unwrap_or_default())
+    }
+
+    /// Decompresses the bundle file with this dictionary.
+    fn after(&self, base: &[u8]) -> Result<Vec<u8>, FrameError> {
         let error = |reason: String| FrameError { arch: self.arch, reason };
         let found = Digest::of(self.bytes);
         if found != self.sha256 {
@@ -109,7 +115,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_give_the_bundle_back(bundle: Vec<u8>, base: Vec<u8>) {
-            prop_assert_eq!(framed(&bundle, &base).decompress(&base).unwrap(), bundle);
+            prop_assert_eq!(framed(&bundle, &base).after(&base).unwrap(), bundle);
         }
     }
 
@@ -120,15 +126,15 @@ mod tests {
             let mut bytes = built.bytes.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let flipped = Frame { bytes: bytes.clone().leak(), ..built };
-            assert!(flipped.decompress(&[]).unwrap_err().to_string().contains("SHA-256"), "bit {bit}");
+            assert!(flipped.after(&[]).unwrap_err().to_string().contains("SHA-256"), "bit {bit}");
             // Also where its digest is the right one, what it gives is another bundle or an error, and no longer.
-            if let Ok(other) = with_bytes(built, bytes).decompress(&[]) {
+            if let Ok(other) = with_bytes(built, bytes).after(&[]) {
                 assert_eq!(other.len(), 5000, "bit {bit}");
             }
         }
         let cut = with_bytes(built, built.bytes[..built.bytes.len() - 1].to_vec());
-        assert!(cut.decompress(&[]).unwrap_err().to_string().contains("cannot be decompressed"));
-        assert!(with_bytes(built, Vec::new()).decompress(&[]).is_err());
+        assert!(cut.after(&[]).unwrap_err().to_string().contains("cannot be decompressed"));
+        assert!(with_bytes(built, Vec::new()).after(&[]).is_err());
     }
 
     #[test]
@@ -137,18 +143,18 @@ mod tests {
         let bundle = [&base[32..], b"and more"].concat();
         let alike = framed(&bundle, &base);
         assert!(alike.bytes.len() < 100, "{} bytes", alike.bytes.len());
-        assert!(alike.decompress(&base).unwrap() == bundle);
-        assert!(alike.decompress(&vec![0; base.len()]).is_ok_and(|other| other != bundle));
-        let error = alike.decompress(&[]).unwrap_err().to_string();
+        assert!(alike.after(&base).unwrap() == bundle);
+        assert!(alike.after(&vec![0; base.len()]).is_ok_and(|other| other != bundle));
+        let error = alike.after(&[]).unwrap_err().to_string();
         assert!(error.contains("cannot be decompressed"), "{error}");
     }
 
     #[test]
     fn a_frame_gives_no_more_than_its_static_says() {
         let large = frame(&[7; 5000]);
-        let error = Frame { bundle_bytes: 4999, ..large }.decompress(&[]).unwrap_err().to_string();
+        let error = Frame { bundle_bytes: 4999, ..large }.after(&[]).unwrap_err().to_string();
         assert!(error.starts_with("the frame of sm_120 says 5000 bytes of its size, expected 4999 bytes: "), "{error}");
         let endless = Frame { bundle_bytes: MOST_BYTES + 1, ..frame(&[0; 64]) };
-        assert!(endless.decompress(&[]).is_err());
+        assert!(endless.after(&[]).is_err());
     }
 }

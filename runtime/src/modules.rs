@@ -14,7 +14,7 @@ use precast_fatbins::{Bundle, BundleError};
 use crate::cuda::call::{check, check_on};
 use crate::cuda::library::{self, Libraries};
 use crate::cuda::sole::Sole;
-use crate::cuda::{describe, find, start};
+use crate::cuda::{count, describe, find, start};
 use crate::driver::{Device, DriverError, Launches};
 use crate::loading::{LoadError, code_for, cover};
 use crate::loads::{Load, Loads};
@@ -276,19 +276,13 @@ impl LaunchPlain for OnStream<'_> {
 /// Refuses a process that has another GPU's context: the driver loads a module into every context, and those have work
 /// of their own.
 fn alone(ordinal: usize) -> Result<(), DriverError> {
-    let mut count = 0;
-    // SAFETY: writes one integer.
-    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
-    for other in (0..count).filter(|other| *other as usize != ordinal) {
-        let (mut device, mut flags, mut active) = (0, 0, 0);
-        // SAFETY: each call writes integers; the number is a device's.
-        unsafe {
-            check("cuDeviceGet", sys::cuDeviceGet(&mut device, other))?;
-            let state = sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active);
-            check("cuDevicePrimaryCtxGetState", state)?;
-        }
+    for other in (0..count()?).filter(|other| *other as usize != ordinal) {
+        let (device, mut flags, mut active) = (find(other)?, 0, 0);
+        // SAFETY: writes integers; the device is there.
+        let state = unsafe { sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
+        check("cuDevicePrimaryCtxGetState", state)?;
         if active != 0 {
-            return Err(DriverError::OtherContext { ordinal: other as u32 });
+            return Err(DriverError::OtherContext { ordinal: other });
         }
     }
     Ok(())

@@ -189,7 +189,7 @@ fn used(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, str
             let Some(found) = found else { bail!("`{step}` is no struct of the headers") };
             let format = found.as_operand().with_context(|| format!("{step} does not say `operand: dtype`"))?;
             let format = dtype(format).with_context(|| format!("`{format}` is no dtype"))?;
-            vec![format.to_owned(), found.fields.len().to_string(), format!("Content::Scalars({step}::CHECKED)")]
+            vec![format, found.fields.len().to_string(), format!("Content::Scalars({step}::CHECKED)")]
         }
         OperandExtent::Array { shape, format } => {
             let extents = shape.iter().map(|extent| names.count(extent)).collect::<Result<Vec<String>>>()?;

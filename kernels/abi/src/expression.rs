@@ -5,6 +5,7 @@
 //! are dtypes.
 
 use anyhow::{Result, bail, ensure};
+use precast_core::Dtype;
 use precast_core::source::words;
 
 /// The names of a kernel.
@@ -28,14 +29,9 @@ pub(crate) fn grouped(expression: &str) -> String {
 }
 
 /// The dtype of this name.
-pub(crate) fn dtype(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "bf16" => "Dtype::Bf16",
-        "f32" => "Dtype::F32",
-        "i8" => "Dtype::I8",
-        "u32" => "Dtype::U32",
-        _ => return None,
-    })
+pub(crate) fn dtype(name: &str) -> Option<String> {
+    let all = [Dtype::Bf16, Dtype::F32, Dtype::I8, Dtype::U32];
+    all.into_iter().find(|dtype| dtype.name() == name).map(|dtype| format!("Dtype::{dtype:?}"))
 }
 
 impl Names<'_> {
@@ -131,7 +127,7 @@ impl Names<'_> {
             return Ok(format!("self.{name}"));
         }
         if let Some(dtype) = dtype(name) {
-            return Ok(dtype.to_owned());
+            return Ok(dtype);
         }
         bail!("`{text}`: `{name}` is neither a scalar of the block nor a field of the key")
     }

@@ -12,7 +12,8 @@
 use crate::digest::Digest;
 use crate::geometry::Geometry;
 use crate::ptx;
-use crate::source::{Source, words};
+use crate::source::Source;
+use crate::source::words::{self, Piece};
 
 /// Options of files that are taken as they are, besides [`OPTIONS`](crate::OPTIONS): their warnings are their authors'.
 /// The build finds spills in the machine code.
@@ -192,15 +193,11 @@ fn without_bodies(text: &str) -> String {
 /// or a function's, and those in angles a template's.
 fn declares_type(text: &str) -> bool {
     let head = text.rsplit([';', '{', '}']).next().unwrap_or_default();
-    let is_of_sign = |char: char| !char.is_alphanumeric() && char != '_';
     let (mut depth, mut angles, mut word) = (0u32, 0u32, "");
-    for piece in head.split_inclusive(is_of_sign) {
-        let (own, sign) = piece.split_at(piece.trim_end_matches(is_of_sign).len());
-        word = if own.is_empty() { word } else { own };
-        if depth == 0 && angles == 0 && ["struct", "union", "class", "enum"].contains(&own) {
-            return true;
-        }
-        match sign {
+    for (piece, own) in words::pieces(head) {
+        word = if piece == Piece::Word { own } else { word };
+        match own {
+            "struct" | "union" | "class" | "enum" if depth == 0 && angles == 0 => return true,
             "(" => depth += 1,
             ")" => depth = depth.saturating_sub(1),
             "<" if angles > 0 || word == "template" => angles += 1,
