@@ -51,14 +51,15 @@ fn an_intrinsic_added_to_a_common_header_moves_no_row() {
         all.iter().map(|mention| mention.name).filter(|name| !called.contains(name) && !KEYWORDS.contains(name));
     let names: BTreeSet<&str> = names.collect();
     assert!(names.len() > 300 && ["rows", "value"].iter().all(|name| names.contains(name)), "{names:?}");
-    let moved = |common: &Common| -> Vec<&str> {
-        let moved = sources.iter().filter(|source| common.digest(source) != source.common.digest(source));
+    let moved = |common: Common| -> Vec<&str> {
+        let common: &'static Common = Box::leak(Box::new(common));
+        let moved = sources.iter().filter(|source| Source { common, ..**source }.digest() != source.digest());
         moved.map(|source| source.path).collect()
     };
-    assert_eq!(moved(&with_functions(&names)), [""; 0]);
+    assert_eq!(moved(with_functions(&names)), [""; 0]);
     // Another overload of a called name changes its callers.
     let call = |source: &&Source| source.includes().iter().any(|(_, text)| text.contains("float sigmoid("));
     let callers: Vec<&str> = sources.iter().filter(call).map(|source| source.path).collect();
     assert!(!callers.is_empty() && callers.len() < sources.len() / 2);
-    assert_eq!(moved(&with_functions(&["sigmoid"].into())), callers);
+    assert_eq!(moved(with_functions(&["sigmoid"].into())), callers);
 }

@@ -96,23 +96,25 @@ impl Common {
     fn parsed(&self) -> &BTreeMap<&'static str, Parsed> {
         self.parsed.get_or_init(|| self.all().map(|(name, text)| (*name, Parsed::new(text))).collect())
     }
+}
 
-    /// Finds the headers a source includes, directly or through others, in name order; or the name of one that it does
+impl Source {
+    /// Finds the headers that it includes, directly or through others, in name order; or the name of one that it does
     /// not have. What it brings itself comes first.
-    fn find(&self, source: &Source) -> Result<Vec<Header>, &'static str> {
-        if self.whole {
-            return Ok(source.headers.to_vec());
+    fn find(&self) -> Result<Vec<Header>, &'static str> {
+        if self.common.whole {
+            return Ok(self.headers.to_vec());
         }
         let mut found: Vec<Header> = Vec::new();
-        let mut texts = vec![source.text];
+        let mut texts = vec![self.text];
         while let Some(text) = texts.pop() {
             let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
             for name in names {
                 if found.iter().any(|header| header.0 == name) {
                     continue;
                 }
-                let own = source.headers.iter().find(|header| header.0 == name).map(|header| header.1);
-                match own.or_else(|| self.parsed().get(name).map(Parsed::text)) {
+                let own = self.headers.iter().find(|header| header.0 == name).map(|header| header.1);
+                match own.or_else(|| self.common.parsed().get(name).map(Parsed::text)) {
                     Some(text) => {
                         found.push((name, text));
                         texts.push(text);
@@ -125,57 +127,13 @@ impl Common {
         Ok(found)
     }
 
-    fn headers(&self, source: &Source) -> Vec<Header> {
-        let missing = |name| panic!("{} includes {name}, which is not among its headers", source.path);
-        self.find(source).unwrap_or_else(missing)
-    }
-
-    /// Pairs each of them with what a compiler gets of it: of a common one what the source uses, whoever brings its
-    /// text.
-    fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
-        let (common, own): (Vec<Header>, Vec<Header>) =
-            self.headers(source).into_iter().partition(|(name, _)| self.parsed().contains_key(name));
-        let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([source.text]).collect();
-        let brought =
-            common.iter().map(|(name, text)| (*text != self.parsed()[name].text()).then(|| Parsed::new(text)));
-        let brought: Vec<Option<Parsed>> = brought.collect();
-        let parsed = common.iter().zip(&brought).map(|((name, _), own)| own.as_ref().unwrap_or(&self.parsed()[name]));
-        let parsed: Vec<&Parsed> = parsed.collect();
-        let used = common.iter().map(|(name, _)| *name).zip(reach::used(&parsed, &own_texts));
-        let mut all: Vec<(&str, String)> = own.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
-        all.extend(used);
-        all.sort_unstable();
-        all
-    }
-
-    /// Digests a source's path, and the code of the source and its includes; every byte of what is taken as it is.
-    pub fn digest(&self, source: &Source) -> Digest {
-        if self.whole {
-            let headers = source.headers.iter().flat_map(|(name, text)| [*name, *text]);
-            let texts = [source.path, source.text].into_iter().chain(headers);
-            return Digest::of_parts("precast.plain", texts.map(str::as_bytes));
-        }
-        // Neither line numbers nor comments count.
-        let code = |text: &str| -> String {
-            let code = words::code(text);
-            code.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
-        };
-        let includes: Vec<(&str, String)> =
-            self.includes(source).iter().map(|(name, text)| (*name, code(text))).collect();
-        let own = code(source.text);
-        let headers = includes.iter().flat_map(|(name, text)| [*name, text.as_str()]);
-        let texts = [source.path, own.as_str()].into_iter().chain(headers);
-        Digest::of_parts("precast.text", texts.map(str::as_bytes))
-    }
-}
-
-impl Source {
     /// Returns the headers that this source includes, also transitively, in name order.
     ///
     /// # Panics
     /// If an included header is missing.
     pub fn headers(&self) -> Vec<Header> {
-        self.common.headers(self)
+        let missing = |name| panic!("{} includes {name}, which is not among its headers", self.path);
+        self.find().unwrap_or_else(missing)
     }
 
     /// Returns the path of the file in its package, for messages.
@@ -185,12 +143,25 @@ impl Source {
 
     /// The name of a header that this source includes and does not have.
     pub fn missing(&self) -> Option<&'static str> {
-        self.common.find(self).err()
+        self.find().err()
     }
 
-    /// Pairs each of them with what a compiler gets of it: of the common ones what this source uses.
+    /// Pairs each of them with what a compiler gets of it: of a common one what the source uses, whoever brings its
+    /// text.
     pub fn includes(&self) -> Vec<(&'static str, String)> {
-        self.common.includes(self)
+        let parsed = self.common.parsed();
+        let (common, own): (Vec<Header>, Vec<Header>) =
+            self.headers().into_iter().partition(|(name, _)| parsed.contains_key(name));
+        let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([self.text]).collect();
+        let brought = common.iter().map(|(name, text)| (*text != parsed[name].text()).then(|| Parsed::new(text)));
+        let brought: Vec<Option<Parsed>> = brought.collect();
+        let of_common = common.iter().zip(&brought).map(|((name, _), own)| own.as_ref().unwrap_or(&parsed[name]));
+        let of_common: Vec<&Parsed> = of_common.collect();
+        let used = common.iter().map(|(name, _)| *name).zip(reach::used(&of_common, &own_texts));
+        let mut all: Vec<(&str, String)> = own.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+        all.extend(used);
+        all.sort_unstable();
+        all
     }
 
     /// True if the text, or the part of a header that it uses, contains this word.
@@ -199,27 +170,39 @@ impl Source {
     }
 
     /// Digests everything of a source that a cubin depends on: its path, and the code of the text and of its includes'
-    /// used parts. Each source is digested once per process: start-up needs every module's.
+    /// used parts; every byte of what is taken as it is. Each source is digested once per process: start-up needs every
+    /// module's.
     pub fn digest(&self) -> Digest {
-        static DIGESTS: LazyLock<RwLock<HashMap<[usize; 7], Digest>>> = LazyLock::new(RwLock::default);
+        type Place = ([[usize; 2]; 3], usize);
+        static DIGESTS: LazyLock<RwLock<HashMap<Place, Digest>>> = LazyLock::new(RwLock::default);
         // Static text never changes, so its address identifies it, at no cost.
-        let place = |text: &'static str| [text.as_ptr().addr(), text.len()];
-        let [[path, path_bytes], [text, text_bytes]] = [self.path, self.text].map(place);
-        let place = [
-            path,
-            path_bytes,
-            text,
-            text_bytes,
-            self.headers.as_ptr().addr(),
-            self.headers.len(),
-            ptr::from_ref(self.common).addr(),
-        ];
+        let [path, text] = [self.path, self.text].map(|text| [text.as_ptr().addr(), text.len()]);
+        let headers = [self.headers.as_ptr().addr(), self.headers.len()];
+        let place: Place = ([path, text, headers], ptr::from_ref(self.common).addr());
         if let Some(digest) = DIGESTS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
             return *digest;
         }
-        let digest = self.common.digest(self);
+        let digest = self.digest_of_texts();
         DIGESTS.write().unwrap_or_else(PoisonError::into_inner).insert(place, digest);
         digest
+    }
+
+    fn digest_of_texts(&self) -> Digest {
+        if self.common.whole {
+            let headers = self.headers.iter().flat_map(|(name, text)| [*name, *text]);
+            let texts = [self.path, self.text].into_iter().chain(headers);
+            return Digest::of_parts("precast.plain", texts.map(str::as_bytes));
+        }
+        // Neither line numbers nor comments count.
+        let code = |text: &str| -> String {
+            let code = words::code(text);
+            code.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
+        };
+        let includes: Vec<(&str, String)> = self.includes().iter().map(|(name, text)| (*name, code(text))).collect();
+        let own = code(self.text);
+        let headers = includes.iter().flat_map(|(name, text)| [*name, text.as_str()]);
+        let texts = [self.path, own.as_str()].into_iter().chain(headers);
+        Digest::of_parts("precast.text", texts.map(str::as_bytes))
     }
 }
 
