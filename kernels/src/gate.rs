@@ -40,6 +40,7 @@ impl Gate {
     }
 }
 
+/// `gate.cuh` asks whether it is defined.
 impl FieldValue for Gate {
     const LEFT_OUT: Option<Self> = Some(Self::Silu);
 
@@ -52,10 +53,6 @@ impl FieldValue for Gate {
     }
     fn parse(text: &str) -> Option<Self> {
         (text == Self::GeluTanh.text()).then_some(Self::GeluTanh)
-    }
-    fn define(self) -> String {
-        // `gate.cuh` asks whether it is defined.
-        self.text()
     }
 }
 

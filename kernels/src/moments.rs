@@ -50,6 +50,7 @@ impl FromStr for Moments {
     }
 }
 
+/// `update.cu` asks whether it is defined.
 impl FieldValue for Moments {
     const LEFT_OUT: Option<Self> = Some(Self::Fp32);
 
@@ -58,9 +59,5 @@ impl FieldValue for Moments {
     }
     fn parse(text: &str) -> Option<Self> {
         (text == Self::Bf16.text()).then_some(Self::Bf16)
-    }
-    fn define(self) -> String {
-        // `update.cu` asks whether it is defined.
-        self.text()
     }
 }

@@ -1,7 +1,6 @@
 //! The phase before the seal: loads modules, allocates memory and prepares graphs. Nothing can be launched yet.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use precast_core::plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 use precast_core::{Arch, KeyVariant, TEGRA};
@@ -36,7 +35,13 @@ pub struct Loading {
 }
 
 /// Kernels that a plan needs, against those of a bundle.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} of {needed} kernels that this run launches are not in the bundle for {}:\n{}Build them with: {remedy}",
+    missing.len(),
+    arch.argument(),
+    missing.iter().map(|pair| format!("  {pair}{}\n", pair.of_file())).collect::<String>()
+)]
 pub struct Coverage {
     /// Architecture whose code the device loads.
     pub arch: Arch,
@@ -104,22 +109,6 @@ pub fn supported_capabilities() -> String {
         format!("{major}.{minor} ({})", arch.argument())
     };
     Arch::GPUS.map(row).join(", ")
-}
-
-impl fmt::Display for Coverage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { arch, needed, missing, remedy } = self;
-        writeln!(
-            f,
-            "{} of {needed} kernels that this run launches are not in the bundle for {}:",
-            missing.len(),
-            arch.argument()
-        )?;
-        for pair in missing {
-            writeln!(f, "  {pair}{}", pair.of_file())?;
-        }
-        write!(f, "Build them with: {remedy}")
-    }
 }
 
 impl Loading {

@@ -16,8 +16,10 @@ pub trait FieldValue: Copy + PartialEq {
     fn text(self) -> String;
     /// Parses the canonical text.
     fn parse(text: &str) -> Option<Self>;
-    /// Returns its macro value in the CUDA source.
-    fn define(self) -> String;
+    /// Returns its macro value in the CUDA source: its text, where that is a name or a number there.
+    fn define(self) -> String {
+        self.text()
+    }
 }
 
 impl FieldValue for u32 {
@@ -26,9 +28,6 @@ impl FieldValue for u32 {
     }
     fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
-    }
-    fn define(self) -> String {
-        self.to_string()
     }
 }
 
@@ -41,9 +40,6 @@ impl FieldValue for Option<u32> {
     }
     fn parse(text: &str) -> Option<Self> {
         <u32 as FieldValue>::parse(text).map(Some)
-    }
-    fn define(self) -> String {
-        self.text()
     }
 }
 
@@ -113,16 +109,13 @@ impl FieldValue for Format {
     }
 }
 
+/// Its text is a structure of `blocks.cuh`.
 impl FieldValue for Block {
     fn text(self) -> String {
         self.to_string()
     }
     fn parse(text: &str) -> Option<Self> {
         Block::ALL.into_iter().find(|block| block.to_string() == text)
-    }
-    fn define(self) -> String {
-        // A structure of `blocks.cuh`.
-        self.to_string()
     }
 }
 
