@@ -191,6 +191,7 @@ fn masked(line: &str) -> String {
 
 #[test]
 fn commands_of_the_pages_run() {
+    skip_if!(is_on_gpu());
     let guides = fs::read_dir(root().join("docs/guides")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = guides.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
     pages.sort();

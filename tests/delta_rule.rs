@@ -106,6 +106,7 @@ fn adapters_train_on_every_projection_of_both_kinds_of_layers() {
 
 #[test]
 fn both_models_compute_in_int8() {
+    skip_if!(lacks_kernels());
     let case = Case::empty();
     let config = serde_json::json!({
         "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "hidden_size": 64, "vocab_size": 96,

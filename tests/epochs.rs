@@ -40,6 +40,7 @@ fn a_run_of_epochs_continues_and_may_become_longer() {
 /// The end of data larger than what is read ahead is known after a pass, or where it is counted.
 #[test]
 fn passes_over_large_data_are_said_as_soon_as_they_are_known() {
+    skip_if!(lacks_kernels());
     // What is trained matters little, and takes less time of a small model.
     let smaller = ["hidden_size", "intermediate_size"].map(|name| (name, 16.into()));
     let one = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads"].map(|name| (name, 1.into()));

@@ -133,7 +133,7 @@ fn a_certificate_is_of_a_teacher_and_its_kernels() {
 /// The residual stream of a student so small that nothing of the teacher fits where it lies.
 #[test]
 fn a_run_without_room_to_measure_asks_for_a_certificate() {
-    skip_if!(skipped(!is_sim(), "kernels of that width are built for no machine"));
+    skip_if!(lacks_kernels());
     let narrow =
         [("hidden_size", 16), ("intermediate_size", 16), ("num_attention_heads", 1), ("num_key_value_heads", 1)];
     let narrow = narrow.map(|(name, value)| (name, json!(value)));

@@ -47,6 +47,7 @@ fn byte_order_marks_are_skipped() {
 /// A bundle that opens but does not verify: its machine code is no cubin.
 #[test]
 fn a_bundle_that_is_refused_is_not_called_embedded() {
+    skip_if!(has_bundle());
     let case = case();
     let keys = precast_plan::build_keys(&[shape(&tiny_config(&[]))]).on(precast_kernels::Arch::Sim);
     let mut manifest = Manifest::simulated(&KERNELS, &keys);

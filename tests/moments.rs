@@ -25,6 +25,7 @@ fn tensor(case: &Case, checkpoint: &str, name: &str) -> Vec<u8> {
 
 #[test]
 fn ranks_recomputing_and_continuing_give_one_set_of_weights() {
+    skip_if!(is_on_gpu());
     let case = case();
     for precision in ["fp32", "bf16", "int8"] {
         let run = |out: &str, arguments: &str| {
@@ -51,6 +52,7 @@ fn ranks_recomputing_and_continuing_give_one_set_of_weights() {
 
 #[test]
 fn adapters_and_files_train_with_them_on_any_number_of_ranks() {
+    skip_if!(is_on_gpu());
     let case = case();
     for more in ["--lora-rank 4", "--ship q8_0"] {
         let run = |out: &str, arguments: &str| {

@@ -26,6 +26,7 @@ pub fn run(case: &Case, out: &str, arguments: impl Texts) -> Command {
 /// Students whose layers differ, or whose values are scaled.
 #[test]
 fn every_family_scores_as_it_draws() {
+    skip_if!(lacks_kernels());
     for name in ["made-mistral", "made-smollm3", "made-granite", "made-olmo2", "made-olmo3", "made-gemma3"] {
         let golden = Case::golden(name);
         let case = case();

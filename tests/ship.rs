@@ -36,6 +36,7 @@ fn export(case: &Case, model: &str, format: &str) -> String {
 /// The first step of a run that trains for a file has the loss and the gradients of one that begins with the file.
 #[test]
 fn a_step_computes_with_the_values_that_the_file_holds() {
+    skip_if!(lacks_kernels());
     let case = case();
     for format in FILES {
         let file = export(&case, "student", format);
@@ -117,6 +118,7 @@ fn a_model_learns_from_itself_what_a_file_takes_from_it() {
 
 #[test]
 fn ranks_recomputing_and_continuing_give_one_set_of_weights() {
+    skip_if!(is_on_gpu());
     let case = case();
     for precision in ["fp32", "bf16", "int8"] {
         let run = |out: &str, arguments: &str| {

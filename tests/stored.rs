@@ -82,6 +82,7 @@ fn a_teacher_in_a_mix_of_formats_teaches_the_same_bits() {
 /// Experts, eight of them, are dequantized three at a time: so many that the head's scratch holds two groups.
 #[test]
 fn stored_experts_teach_the_same_bits_in_groups() {
+    skip_if!(lacks_kernels());
     let case = case();
     let mut config = model_config("blocks");
     let fields = serde_json::json!({
@@ -255,6 +256,7 @@ fn init_writes_a_teacher_in_the_mix_of_q4_k_m() {
 /// whole, in either form.
 #[test]
 fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
+    skip_if!(is_on_gpu());
     let case = Case::new(17 * 9);
     let config = ModelConfig { layers: vec![LayerConfig::FULL; 6], ..model("llama", false) };
     teacher(&case, "deep.gguf", &config, &mix(&config), 3);

@@ -37,6 +37,7 @@ pub fn least_memory(case: &Case, words: &str) -> u64 {
 
 #[test]
 fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
+    skip_if!(lacks_kernels());
     for (name, precision) in [
         ("made-qwen2", "fp32"),
         ("made-llama3", "bf16"),

@@ -58,6 +58,7 @@ fn a_teacher_that_is_given_the_same_prompt_has_the_same_bits() {
 /// Another model teaches, or the student itself, or its base.
 #[test]
 fn ranks_recomputing_and_continuing_give_one_set_of_weights() {
+    skip_if!(is_on_gpu());
     let case = case();
     let teachers =
         ["--teacher teacher", "--teacher self", "--teacher self --lora-rank 2", "--teacher base --lora-rank 2"];

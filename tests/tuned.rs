@@ -17,6 +17,7 @@ fn measured() -> Case {
 
 #[test]
 fn a_table_changes_variants_and_no_bits() {
+    skip_if!(is_on_gpu());
     let case = measured();
     let measured = case.text("times.txt");
     assert!(measured.starts_with("simulated_GPU sim gemm."), "{measured}");
@@ -38,6 +39,7 @@ fn a_table_changes_variants_and_no_bits() {
 
 #[test]
 fn a_run_continues_with_its_table() {
+    skip_if!(is_on_gpu());
     let case = measured();
     tuned(&case, "out", "times.txt").succeeds();
     let resume = |table: &str| tuned(&case, "out", &format!("{table} --resume --steps 3"));

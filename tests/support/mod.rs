@@ -20,8 +20,8 @@ pub use child::{
     start, wait_for_steps, wait_while,
 };
 pub use device::{
-    bundle, device, device_and_bundle, device_for, gemm, has_driver, is_on_gpu, is_sim, lacks_compiler, on_device,
-    skipped, smollm2, without_trust,
+    bundle, device, device_and_bundle, device_for, gemm, has_bundle, has_driver, is_on_gpu, is_sim, lacks_compiler,
+    lacks_kernels, on_device, skipped, smollm2, without_trust,
 };
 pub use machine::launches;
 pub use process::{
