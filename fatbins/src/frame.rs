@@ -1,8 +1,6 @@
 //! A bundle in a zstd frame, as a program with the kernels of all architectures embeds one of each. Bundles of one
 //! generation are much alike: one of them is the dictionary of the others.
 
-use std::io;
-
 use precast_core::Arch;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
@@ -48,13 +46,9 @@ pub struct FrameError {
 /// # Panics
 /// If zstd fails, which it does for lack of memory.
 pub fn compress(bundle: &[u8], base: &[u8]) -> Vec<u8> {
-    let compressed = || {
-        let mut compressor = Compressor::with_dictionary(LEVEL, base)?;
-        compressor.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
-        compressor.compress(bundle)
-    };
-    let compressed: io::Result<_> = compressed();
-    compressed.expect("zstd compresses")
+    let mut compressor = Compressor::with_dictionary(LEVEL, base).expect("zstd takes a dictionary");
+    compressor.set_parameter(CParameter::WindowLog(WINDOW_LOG)).expect("zstd has this window");
+    compressor.compress(bundle).expect("zstd compresses")
 }
 
 impl Frame {
