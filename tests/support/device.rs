@@ -84,13 +84,13 @@ pub fn is_on_gpu() -> bool {
     skipped(!is_sim(), "it is of simulated GPUs")
 }
 
-/// Whether the models that a test makes itself have no kernels: those of models in the tree are packed for a GPU.
+/// True on a GPU, for a test that makes its own models: only models in the tree have packed kernels.
 #[track_caller]
 pub fn lacks_kernels() -> bool {
     skipped(!is_sim(), "kernels of the models that it makes are built for no GPU")
 }
 
-/// Whether a test of a bundle of its own shows nothing: on a GPU all programs are given another.
+/// True on a GPU, for a test of its own bundle: there every program gets the one of the device.
 #[track_caller]
 pub fn has_bundle() -> bool {
     skipped(!is_sim(), "programs have the bundle of the device under test")

@@ -1,4 +1,4 @@
-//! What passes between Rust and the machine: the twins of `machine/launch.h`, and the one call across.
+//! Twins of `machine/launch.h`, which pass between Rust and the machine, and the one call across.
 
 /// Memory an operand of a launch lives in.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ const BY_CLOCKS: &[u8] = b"simt_hopper_";
 /// A kernel in memory.
 pub struct Program {
     run: Run,
-    /// What its launches have in common.
+    /// Launch whose fields all launches have in common.
     launch: Launch,
     /// Static shared variables.
     shared: Vec<Region>,
