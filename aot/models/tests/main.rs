@@ -8,7 +8,6 @@ mod support {
     pub mod tiny;
 }
 
-mod block_formats;
 mod budget;
 mod build;
 mod diff;
@@ -16,5 +15,6 @@ mod environment;
 mod hostile_layouts;
 mod kernels;
 mod locks;
+mod other_models;
 mod other_sources;
 mod publish;

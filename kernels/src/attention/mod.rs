@@ -102,7 +102,12 @@ impl Build for AttentionFwd {
 impl Reference for AttentionFwd {
     fn examples() -> Vec<Self> {
         let keys = [(64, None, Dtype::Bf16), (128, None, Dtype::Bf16), (32, None, Dtype::F32)];
-        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let windows = [
+            (64, Some(70), Dtype::Bf16),
+            (64, Some(24), Dtype::Bf16),
+            (32, Some(2), Dtype::F32),
+            (32, Some(32), Dtype::F32),
+        ];
         let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
         keys.into_iter().chain(windows).chain(wide).map(|(d, window, x)| Self { d, window, x }).collect()
     }

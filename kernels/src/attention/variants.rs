@@ -140,13 +140,15 @@ pub(super) fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
 
 pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Fwd {
     let wgmma = |blocks, stages, threads| Fwd::FwdWgmma(FwdWgmma { blocks, keys: 64, stages, threads, wgmma: Fixed });
+    // The compiler spills registers of warps with 32 queries where windows are narrower.
+    let queries = |least| if key.window.is_some_and(|window| window < least) { 64 } else { 128 };
     let mma = |keys, queries| Fwd::FwdMma(FwdMma { keys, mma: Fixed, queries, threads: 128 });
     match (key.x, arch, key.d) {
         (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(2, 3, 256),
         (Dtype::Bf16, Arch::Sm90a, 128) => wgmma(1, 3, 384),
         (Dtype::Bf16, Arch::Sm90a, 256) => wgmma(1, 2, 256),
-        (Dtype::Bf16, _, ..=64) => mma(64, 128),
-        (Dtype::Bf16, _, ..=NARROW) => mma(32, 128),
+        (Dtype::Bf16, _, ..=64) => mma(64, queries(64)),
+        (Dtype::Bf16, _, ..=NARROW) => mma(32, queries(512)),
         (Dtype::Bf16, ..) => mma(32, 64),
         _ => Fwd::Tiled(tiled(key.d)),
     }
