@@ -7,7 +7,7 @@ use precast_runtime::Placement;
 use precast_system::files::Existing;
 
 use crate::support::prelude::*;
-use crate::support::session_placed;
+use crate::support::{build_shim, session_placed};
 
 fn case() -> Case {
     let teacher = tiny_config(&[("num_hidden_layers", 3.into())]);
@@ -81,4 +81,20 @@ fn sharing_and_saving_memory_change_no_bit() {
         gradients(&mut session)
     });
     assert!(all.iter().all(|of_way| *of_way == all[0]));
+}
+
+/// The driver gives memory as other programs have left it.
+#[test]
+fn what_device_memory_held_before_changes_no_bit() {
+    skip_if!(skipped(is_sim(), "PRECAST_TEST_DEVICE names no GPU; simulated memory is poisoned"));
+    let case = case();
+    let shim = build_shim(case.dir.path());
+    let students = ["0", "255"].map(|fill| {
+        let log = case.path("log");
+        let mut command = case.distill(fill, "--seq-len 32 --steps 3 --precision bf16");
+        command.env("LD_PRELOAD", &shim).env("PRECAST_SHIM_FILLS", fill).env("PRECAST_SHIM_LOG", &log).succeeds();
+        assert!(fs::read_to_string(&log).unwrap().lines().any(|call| call == "fill"), "memory was filled");
+        case.bits(fill)
+    });
+    assert!(students[0] == students[1]);
 }

@@ -3,11 +3,13 @@
  * one: libraries get their functions so as well. It answers as a GB10 does: a load after a graph was launched fails and poisons
  * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison. PRECAST_SHIM_HANGS=adamw puts
  * a kernel that spins into graphs, behind each kernel whose entry symbol begins so; with PRECAST_SHIM_HANGS_AFTER=N it lets the first
- * N launches of them go by. */
+ * N launches of them go by. PRECAST_SHIM_FILLS=BYTE is what new device memory holds; PRECAST_SHIM_WAITS=S holds the first launch of a
+ * graph back for S seconds. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LOG "PRECAST_SHIM_LOG"
 #include "poison.h"
@@ -31,6 +33,13 @@ static int on_function(void) {
 static int on_kernel(void) {
     log_call("kernel");
     return on_work();
+}
+
+/* A tool that keeps a record of memory of its own may still be at it. */
+static int on_graph(void) {
+    const char* waits = getenv("PRECAST_SHIM_WAITS");
+    if (waits && !launched) sleep((unsigned)atoi(waits));
+    return on_launch();
 }
 
 #define WRAP(name, guard, params, arguments)                    \
@@ -57,7 +66,7 @@ WRAP(cuModuleGetFunction, on_function, (void** function, void* module, const cha
 WRAP(cuLibraryGetModule, on_function, (void** module, void* library), (module, library))
 WRAP(cuKernelGetFunction, on_function, (void** function, void* kernel), (function, kernel))
 WRAP(cuFuncLoad, on_function, (void* function), (function))
-WRAP_STREAM(cuGraphLaunch, on_launch, (void* graph, void* stream), (graph, stream))
+WRAP_STREAM(cuGraphLaunch, on_graph, (void* graph, void* stream), (graph, stream))
 WRAP_STREAM(cuLaunchKernel, on_kernel, (void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra), (function, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
 WRAP_STREAM(cuLaunchKernelEx, on_kernel, (const void* config, void* function, void** params, void** extra), (config, function, params, extra))
 WRAP_STREAM(cuLaunchCooperativeKernel, on_kernel, (void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params), (function, gx, gy, gz, bx, by, bz, shared, stream, params))
@@ -123,6 +132,19 @@ static int cuGraphAddKernelNode_v2_wrapper(void** node, void* graph, void* const
     return forward(node, graph, &before, 1, &spinning);
 }
 
+static int cuMemAlloc_v2_wrapper(unsigned long long* address, size_t bytes) {
+    int (*forward)(unsigned long long*, size_t) = hook_of("cuMemAlloc_v2")->real;
+    int (*fill)(unsigned long long, unsigned char, size_t), (*synchronize)(void);
+    const char* fills = getenv("PRECAST_SHIM_FILLS");
+    int error = forward(address, bytes);
+    if (error || !fills) return error;
+    log_call("fill");
+    *(void**)&fill = of_driver("cuMemsetD8_v2");
+    *(void**)&synchronize = of_driver("cuCtxSynchronize");
+    if (fill(*address, (unsigned char)atoi(fills), bytes) || synchronize()) abort();
+    return 0;
+}
+
 enum { PER_THREAD_STREAM = 2 };
 
 /* A function by its first name: versions and streams are chosen by the driver, and the hook follows. */
@@ -162,7 +184,7 @@ static hook hooks[] = {
     HOOK(cuModuleLoad), HOOK(cuModuleLoadData), HOOK(cuModuleLoadDataEx), HOOK(cuModuleLoadFatBinary),
     HOOK(cuLibraryLoadData), HOOK(cuLibraryLoadFromFile), HOOK(cuLinkComplete),
     HOOK(cuModuleGetFunction), HOOK(cuLibraryGetModule), HOOK(cuKernelGetFunction), HOOK(cuFuncLoad),
-    HOOK(cuGraphAddKernelNode_v2), HOOK_STREAM(cuGraphLaunch), HOOK_STREAM(cuLaunchKernel), HOOK_STREAM(cuLaunchKernelEx), HOOK_STREAM(cuLaunchCooperativeKernel),
+    HOOK(cuMemAlloc_v2), HOOK(cuGraphAddKernelNode_v2), HOOK_STREAM(cuGraphLaunch), HOOK_STREAM(cuLaunchKernel), HOOK_STREAM(cuLaunchKernelEx), HOOK_STREAM(cuLaunchCooperativeKernel),
     HOOK(cuMemcpyHtoDAsync_v2), HOOK(cuMemcpyDtoHAsync_v2), HOOK_STREAM(cuStreamSynchronize), HOOK(cuEventSynchronize),
     HOOK(cuGetProcAddress), HOOK(cuGetProcAddress_v2),
 };
