@@ -42,6 +42,7 @@ __device__ __forceinline__ Chunk chunk_of(address sequences, uint32_t count, uin
             const Sequence own = all[base + done];
             return chunk_of({broadcast(own.first), broadcast(own.length)}, broadcast(index - start));
         }
+        if (shuffle(chunks, WARP - 1) == 0) break; // the longest sequences come first
         before = shuffle(sum, WARP - 1);
     }
     return {};
