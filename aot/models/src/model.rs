@@ -11,7 +11,7 @@ use precast_system::input::{self, ReadError};
 pub const SHARED_LOCK: &str = "built-in";
 
 /// Built-in configurations, by name.
-const BUILT_IN: [(&str, &str); 32] = [
+const BUILT_IN: [(&str, &str); 33] = [
     ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
     ("gemma-3-1b", include_str!("../gemma-3-1b.json")),
     ("gemma-3-270m", include_str!("../gemma-3-270m.json")),
@@ -36,6 +36,7 @@ const BUILT_IN: [(&str, &str); 32] = [
     ("qwen3-4b", include_str!("../qwen3-4b.json")),
     ("qwen3-8b", include_str!("../qwen3-8b.json")),
     ("qwen3.5-0.8b", include_str!("../qwen3.5-0.8b.json")),
+    ("qwen3.5-27b", include_str!("../qwen3.5-27b.json")),
     ("qwen3.5-2b", include_str!("../qwen3.5-2b.json")),
     ("qwen3.5-35b-a3b", include_str!("../qwen3.5-35b-a3b.json")),
     ("qwen3.5-4b", include_str!("../qwen3.5-4b.json")),
@@ -173,6 +174,7 @@ mod tests {
             ("qwen3-4b", 4_022_468_096),
             ("qwen3-8b", 8_190_735_360),
             ("qwen3.5-0.8b", 752_393_024),
+            ("qwen3.5-27b", 26_895_998_464),
             ("qwen3.5-2b", 1_881_825_088),
             ("qwen3.5-35b-a3b", 34_660_610_688),
             ("qwen3.5-4b", 4_205_751_296),

@@ -57,7 +57,7 @@ fn choices(models: &[ModelConfig], (batch, seq_len): (u32, u32), arch: Arch) -> 
 #[test]
 fn every_launch_of_a_built_in_model_is_built_as_it_was() {
     let models = models();
-    assert_eq!(models.len(), 32);
+    assert_eq!(models.len(), 33);
     let mut text = format!("# {}\n", ARCHS.map(|arch| arch.to_string()).join(" "));
     for shape in [(1, 33), (8, 1024)] {
         let by_arch = ARCHS.map(|arch| choices(&models, shape, arch));

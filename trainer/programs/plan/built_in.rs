@@ -20,7 +20,14 @@ const TOKENIZERS: [(&str, &[&str]); 11] = [
     ("Qwen3", &["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"]),
     (
         "Qwen3.5",
-        &["Qwen/Qwen3.5-0.8B", "Qwen/Qwen3.5-2B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-35B-A3B"],
+        &[
+            "Qwen/Qwen3.5-0.8B",
+            "Qwen/Qwen3.5-2B",
+            "Qwen/Qwen3.5-4B",
+            "Qwen/Qwen3.5-9B",
+            "Qwen/Qwen3.5-27B",
+            "Qwen/Qwen3.5-35B-A3B",
+        ],
     ),
     ("SmolLM2", &["HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-360M", "HuggingFaceTB/SmolLM2-1.7B"]),
     ("SmolLM3", &["HuggingFaceTB/SmolLM3-3B"]),
