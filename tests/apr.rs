@@ -179,10 +179,10 @@ fn a_tokenizer_of_a_family_that_splits_in_one_way_is_read() {
     let tokenizer = apr.tokenizer().unwrap().unwrap();
     assert_eq!(tokenizer.encode("ab<|im_end|>c a", SpecialTokens::Add).unwrap(), [4, 2, 5, 3, 0]);
     assert!(tokenizer.added().contains("<|im_end|>") && !tokenizer.added().contains("c"));
-    assert!(apr.chat_template(None).unwrap().is_none());
+    assert!(apr.chat_template(Default::default()).unwrap().is_none());
     let chat = r#"chat_template="{{ messages[0].content }}<|im_end|>""#;
     let case = write_with("", &[TOKENIZER[0], TOKENIZER[1], chat]);
-    let template = open(&case, "model.apr").chat_template(None).unwrap().expect("the file has one");
+    let template = open(&case, "model.apr").chat_template(Default::default()).unwrap().expect("the file has one");
     let messages: minijinja::Value = serde_json::from_str(r#"[{"role": "user", "content": "ab"}]"#).unwrap();
     assert_eq!(template.prompt(&messages, None).unwrap(), "ab<|im_end|>");
     // Llama's models split text in several ways, and the file does not say which.

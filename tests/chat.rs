@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use precast::inputs::added_tokens::AddedTokens;
-use precast::inputs::chat::{Chat, ChatSource, ChatTemplate};
+use precast::inputs::chat::{Chat, ChatSource, ChatTemplate, ChatVariables};
 use precast::inputs::data::{Chunking, Corpus, Dataset, Files, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_kernels::abi::MASKED_TOKEN;
@@ -23,6 +23,8 @@ struct Conversation {
 #[derive(Deserialize)]
 struct Fixture {
     template: String,
+    /// A prompt by the value of `enable_thinking`.
+    prompts: BTreeMap<String, String>,
     cases: BTreeMap<String, Expected>,
 }
 
@@ -92,6 +94,38 @@ fn compare(
     }
 }
 
+/// A template as a model has it whose tokens are those of the fixtures.
+fn parse(default: String, enable_thinking: Option<bool>) -> Arc<ChatTemplate> {
+    let constants = [("bos_token", "<|begin_of_text|>"), ("eos_token", "<|im_end|>")];
+    let constants = constants.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+    let source = ChatSource { default, tool_use: None, constants };
+    ChatTemplate::new(&source, ChatVariables { date: None, enable_thinking }).unwrap()
+}
+
+#[test]
+fn a_prompt_thinks_or_does_not_as_in_transformers() {
+    let folder = fixture("chat");
+    let conversations: BTreeMap<String, Conversation> = read(&folder.join("conversations.json"));
+    let messages = conversations["a user who says nothing more"].messages.get();
+    let messages = serde_json::from_str(messages).unwrap();
+    let mut differing = Vec::new();
+    for name in
+        names_in(&folder).into_iter().filter(|name| !["conversations.json", "tokenizer.json"].contains(&&**name))
+    {
+        let Fixture { template, prompts, .. } = read(&folder.join(&name));
+        for (value, expected) in &prompts {
+            let template = parse(template.clone(), value.parse().ok());
+            assert_eq!(template.prompt(&messages, None).as_ref(), Ok(expected), "{name}: enable_thinking {value}");
+        }
+        assert_eq!(prompts.len(), 3, "undefined, true and false");
+        if prompts["true"] != prompts["false"] {
+            differing.push(name);
+        }
+    }
+    let expected = ["glm4moe", "nemotron_3_nano", "qwen3", "qwen3_6", "qwen3_npm", "qwen3_training"];
+    assert_eq!(differing, expected.map(|name| format!("{name}.json")));
+}
+
 #[test]
 fn conversations_are_rendered_and_masked_as_in_transformers() {
     let folder = fixture("chat");
@@ -110,11 +144,8 @@ fn conversations_are_rendered_and_masked_as_in_transformers() {
         if ["conversations", "tokenizer"].contains(&&*name) {
             continue;
         }
-        let Fixture { template, cases } = read(&path);
-        let constants = [("bos_token", "<|begin_of_text|>"), ("eos_token", "<|im_end|>")];
-        let constants = constants.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
-        let template = ChatTemplate::new(&ChatSource { default: template, tool_use: None, constants }, None);
-        let template = template.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let Fixture { template, cases, .. } = read(&path);
+        let template = parse(template, None);
         assert_eq!(cases.len(), conversations.len());
         for (title, expected) in &cases {
             let Conversation { messages, tools } = &conversations[title];

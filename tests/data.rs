@@ -275,15 +275,16 @@ fn a_row_whose_template_takes_all_memory_is_named() {
     run(&case, "out", "--data rows.jsonl --steps 1").fails(5, what);
 }
 
-/// What a template says of the day is part of the data.
+/// What a template says of the day, or of thinking, is part of the data.
 #[test]
-fn a_run_says_the_day_that_it_is_given_and_no_other() {
+fn a_run_says_to_templates_what_it_is_given_and_nothing_else() {
     let case = case_of_words();
     case.write("student/chat_template.jinja", format!("{{{{ strftime_now('%d') }}}} {TEMPLATE}"));
     let run = |arguments: &str| run(&case, "out", &format!("--data tables/messages.jsonl {arguments}"));
     run("--steps 1 --chat-date 2024-07-26").succeeds();
     assert_eq!(case.record("out")["config"]["chat_date"], "2024-07-26");
     run("--steps 2 --chat-date 2024-07-27 --resume").fails(2, "packing was chat 1 ");
+    run("--steps 2 --chat-date 2024-07-26 --enable-thinking false --resume").fails(2, "packing was chat 1 ");
     run("--steps 2 --chat-date 2024-07-26 --resume").succeeds();
 }
 

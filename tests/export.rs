@@ -96,7 +96,7 @@ fn an_exported_model_is_its_source_in_each_family() {
         let text = "In the end <tool> they're 12345 e\u{301}, 中文<|end|>\n\n  the";
         let ids = |model: &Checkpoint| model.tokenizer().unwrap().unwrap().encode(text, SpecialTokens::Add).unwrap();
         assert_eq!(ids(&file), ids(&source), "{name}");
-        assert!(file.chat_template(None).unwrap().is_some());
+        assert!(file.chat_template(Default::default()).unwrap().is_some());
     }
 }
 

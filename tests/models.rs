@@ -1,7 +1,7 @@
 //! Real models: their likelihoods are those of an exact forward pass. `cargo xtask truth` asks the same of larger ones.
 
 use precast::device::frozen::Forward;
-use precast::options::{DeviceOptions, Kernels, TextOptions, WeightFormat};
+use precast::options::{ChatOptions, DeviceOptions, Kernels, TextOptions, WeightFormat};
 use precast::programs::evaluate::{Evaluation, evaluate};
 use precast_plan::Gemm;
 
@@ -23,7 +23,7 @@ fn smollm2_135m_scores_a_story_as_an_exact_forward_pass() {
             teacher: None,
             heading: false,
         };
-        let text = TextOptions { data_field: None, chat_date: None };
+        let text = TextOptions { data_field: None, chat: ChatOptions::default() };
         let data = vec![fixture("tinystory.txt")];
         let request = Evaluation { forward, data, text, batch_size: 8, seq_len: Some(1024) };
         evaluate(&request, |_, _| {}).unwrap().nll

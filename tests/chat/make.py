@@ -126,11 +126,19 @@ def case(of, template, messages, tools, trained):
     return {"text": text, "ids": out["input_ids"], "counts": counts}
 
 
+def prompts(of, template):
+    """A prompt with `enable_thinking` undefined, true and false."""
+    messages = CASES["a user who says nothing more"][0]
+    options = dict(chat_template=template, tokenize=False, add_generation_prompt=True)
+    given = {"undefined": {}, "true": {"enable_thinking": True}, "false": {"enable_thinking": False}}
+    return {name: of.apply_chat_template(messages, **options, **variables) for name, variables in given.items()}
+
+
 def lines(record):
     """JSON with a case a line."""
     compact = lambda value: json.dumps(value, ensure_ascii=False)
     cases = ",\n".join(f"  {compact(title)}: {compact(case)}" for title, case in record["cases"].items())
-    head = "".join(f" {compact(name)}: {compact(record[name])},\n" for name in ("source", "template"))
+    head = "".join(f" {compact(name)}: {compact(record[name])},\n" for name in ("source", "template", "prompts"))
     return "{\n" + head + ' "cases": {\n' + cases + "\n }\n}\n"
 
 
@@ -150,7 +158,7 @@ def main():
                 found[title] = case(of, frozen, messages, tools, trained)
             except (jinja2.exceptions.TemplateError, TypeError) as error:
                 found[title] = {"raises": str(error)}
-        record = {"source": source, "template": frozen, "cases": found}
+        record = {"source": source, "template": frozen, "prompts": prompts(of, frozen), "cases": found}
         (OUT / f"{name}.json").write_text(lines(record))
         print(name, {title: "raises" if "raises" in one else "ok" if one["counts"] else one["counts"] for title, one in found.items()})
 

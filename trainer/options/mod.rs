@@ -37,7 +37,7 @@ pub use final_result::Final;
 pub use flags::{FlagsAndFile, RUN, all, change, is_of_completions, is_of_teacher};
 pub use given::{Asked, Given, OptionSource};
 pub use groups::{
-    AdapterOptions, ArithmeticOptions, Change, CompletionOptions, Completions, DeviceOptions, Division,
+    AdapterOptions, ArithmeticOptions, Change, ChatOptions, CompletionOptions, Completions, DeviceOptions, Division,
     DivisionOptions, Kernels, ModelOptions, OnPolicy, OnPolicyOptions, OptimizerOptions, Options, OrderOptions,
     OutputOptions, PackingOptions, SamplingOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
     TuningOptions,

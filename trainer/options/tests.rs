@@ -37,7 +37,8 @@ const VALUES: &str = "\
     lr=0.3 warmup=4 schedule=cosine weight_decay=0.7 clip=0.9 alpha=0.1 temperature=1.5 teacher_format=stored \
     teacher_certificate=i max_teacher_kl=none beta=0.2 recompute=blocks moments=bf16 precision=fp32 gemm=cublas \
     ship=q4_0 ship_head=q8_0 data_field=body \
-    chat_date=2024-07-26 stop_token=k seed=9 shuffle=true shuffle_window=5 device=sim bundle=f tuned=j \
+    chat_date=2024-07-26 enable_thinking=false \
+    stop_token=k seed=9 shuffle=true shuffle_window=5 device=sim bundle=f tuned=j \
     trusted_key=RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3 \
     untrained=true allow_identical=true lora_rank=16 lora_alpha=8.5 lora_targets=q_proj,v_proj lora_rslora=true \
     adapter=h student_format=stored checkpoint_every=6 keep=8 eval_every=11 final=both early_stop=15 log_every=12 \

@@ -79,7 +79,7 @@ pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Fai
     let model = Checkpoint::open(&request.model)?;
     let files = Files::open(&request.data, request.text.data_field.as_deref())?.with_teacher_prompts();
     let models = Models { student: &model, teachers: Vec::new() };
-    let reader = pair::reader(&models, None, request.text.chat_date, files.has_chat())?;
+    let reader = pair::reader(&models, None, request.text.chat.variables(), files.has_chat())?;
     let prompts = PromptRule { of_stream: None, room: u32::MAX, completed: false };
     let chunking = if files.are_prompts(None)? { Chunking::Prompts(prompts) } else { Chunking::Stream };
     let tokenizer = reader.tokenizer.clone();

@@ -77,7 +77,7 @@ impl Text {
         let tokenizer = model.tokenizer()?;
         tokenizer.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
         let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-        let template = if files.has_chat() { model.chat_template(request.text.chat_date)? } else { None };
+        let template = if files.has_chat() { model.chat_template(request.text.chat.variables())? } else { None };
         let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.unwrap_or(SEQ_LEN).min(config.max_positions);

@@ -164,7 +164,7 @@ fn read(request: &Evaluation, models: Models<&Checkpoint>, seq_len: u32) -> Resu
     let pair = models.teachers.first().map(|teacher| pair::check(teacher, models.student)).transpose()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-    let reader = pair::reader(&models, pair.as_ref(), request.text.chat_date, files.has_chat())?;
+    let reader = pair::reader(&models, pair.as_ref(), request.text.chat.variables(), files.has_chat())?;
     let places = Places::new(request.batch_size, seq_len, Packing::Rows);
     let dataset = Dataset::of(&Corpus::new(files, seq_len, Chunking::Stream, reader)?.filling(places))?;
     dataset.notes.iter().for_each(note);

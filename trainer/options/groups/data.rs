@@ -5,7 +5,7 @@ use clap::{ArgAction, Args};
 use serde::Serialize;
 
 use super::values::{MOST_WINDOW, count};
-use crate::inputs::chat::date;
+use crate::inputs::chat::{ChatVariables, date};
 use crate::inputs::data::Packing;
 
 /// Options of making text of data, and tokens of text.
@@ -16,10 +16,29 @@ pub struct TextOptions {
     #[arg(long, value_name = "COLUMN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_field: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub chat: ChatOptions,
+}
+
+/// Variables of chat templates.
+#[derive(Args, Clone, Copy, Debug, Default, Serialize)]
+pub struct ChatOptions {
     /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
     #[arg(long, value_name = "DATE", value_parser = date)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_date: Option<NaiveDate>,
+    /// Value of enable_thinking in chat templates; undefined without it, and the template's own default holds
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_thinking: Option<bool>,
+}
+
+impl ChatOptions {
+    /// Returns them as templates take them.
+    pub fn variables(self) -> ChatVariables {
+        ChatVariables { date: self.chat_date, enable_thinking: self.enable_thinking }
+    }
 }
 
 /// Packing of rows of data into micro-batches.

@@ -23,7 +23,7 @@ pub use adapting::AdapterOptions;
 pub use arithmetic::ArithmeticOptions;
 pub use change::Change;
 pub use completions::{CompletionOptions, Completions};
-pub use data::{OrderOptions, PackingOptions, TextOptions};
+pub use data::{ChatOptions, OrderOptions, PackingOptions, TextOptions};
 pub use device::{DeviceOptions, Kernels, TuningOptions};
 pub use division::{Division, DivisionOptions};
 pub use models::ModelOptions;

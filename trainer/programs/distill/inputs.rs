@@ -97,7 +97,7 @@ pub fn read(
         held_out => Some(opened(Files::mixed(held_out, field)?)?),
     };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
-    let reader = pair::reader(&models, pair, request.text.chat_date, has_chat)?;
+    let reader = pair::reader(&models, pair, request.text.chat.variables(), has_chat)?;
     // Of prompts each is by itself.
     let packing = match request.on_policy {
         None => files.packing(request.packing).map_err(Failure::usage)?,

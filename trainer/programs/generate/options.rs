@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use chrono::NaiveDate;
 use clap::{Args, value_parser};
 use precast_plan::{Gemm, Sampling};
 
 use crate::device::frozen::Forward;
-use crate::inputs::chat::date;
 use crate::options::usage::first_asked;
-use crate::options::{SamplingOptions, SlotChoice, UsageError};
+use crate::options::{ChatOptions, SamplingOptions, SlotChoice, UsageError};
 
 /// Tokens of a completion where nothing is said: of an answer, and of one of many.
 const ANSWER_TOKENS: u32 = 128;
@@ -61,9 +59,8 @@ pub struct Generation {
     /// Column to read in place of those that are looked for
     #[arg(long, value_name = "COLUMN", conflicts_with = "prompt")]
     pub data_field: Option<String>,
-    /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
-    #[arg(long, value_name = "DATE", value_parser = date)]
-    pub chat_date: Option<NaiveDate>,
+    #[command(flatten)]
+    pub chat: ChatOptions,
 }
 
 /// A generation that is planned or measured: a model, and the slots that it completes.

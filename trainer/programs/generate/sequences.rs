@@ -45,7 +45,7 @@ impl Sequences {
         let tokenizer = model.tokenizer()?.cloned();
         tokenizer.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
         let files = Files::open(&request.data, request.data_field.as_deref())?;
-        let template = if files.has_chat() { model.chat_template(request.chat_date)? } else { None };
+        let template = if files.has_chat() { model.chat_template(request.chat.variables())? } else { None };
         let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.clone(), chat, eos: None, vocab: model.config().vocab };
         let corpus = Corpus::new(files, 1, Chunking::PerDocument, reader)?;
@@ -99,7 +99,7 @@ fn limit(request: &Generation, model: &Checkpoint) -> Result<u32, Failure> {
 /// The ids of the prompt.
 fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
     let text = request.prompt.as_deref().unwrap_or_default();
-    let template = if request.raw { None } else { model.chat_template(request.chat_date)? };
+    let template = if request.raw { None } else { model.chat_template(request.chat.variables())? };
     let path = &request.forward.model;
     let ids = match template {
         Some(template) => {

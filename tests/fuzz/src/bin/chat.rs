@@ -4,7 +4,7 @@
 
 use minijinja::Value;
 use precast_fuzz::{fixture, fixtures, joined, parts};
-use precast_inputs::chat::{ChatSource, Templates, date};
+use precast_inputs::chat::{ChatSource, ChatVariables, Templates, date};
 
 precast_fuzz::target!(seeds, |input: &[u8]| {
     precast_fuzz::end_quietly();
@@ -20,7 +20,8 @@ fn render(input: &[u8]) {
     let [template, messages, before, tools] = parts::<4>(input).map(String::from_utf8_lossy);
     let constants = vec![("bos_token".to_owned(), "<s>".to_owned()), ("eos_token".to_owned(), "</s>".to_owned())];
     let source = ChatSource { default: template.into_owned(), tool_use: None, constants };
-    let Ok(templates) = Templates::new(&source, date("2026-01-31").ok()) else { return };
+    let variables = ChatVariables { date: date("2026-01-31").ok(), enable_thinking: Some(true) };
+    let Ok(templates) = Templates::new(&source, variables) else { return };
     let Ok(messages) = serde_json::from_str::<Value>(&messages) else { return };
     let [before, tools] = [before, tools].map(|text| serde_json::from_str::<Value>(&text).ok());
     let _ = templates.prompt(&messages, tools.as_ref());

@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use chrono::NaiveDate;
 use minijinja::Value;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::templates::Templates;
-use super::{ChatSource, Conversation};
+use super::{ChatSource, ChatVariables, Conversation};
 
 /// The first argument of a program that is such a process. The harness of tests takes it for the name of a test, and
 /// runs that.
@@ -32,7 +31,7 @@ const STACK_BYTES: usize = 64 << 20;
 #[derive(Serialize, Deserialize)]
 pub(super) struct Setup {
     pub source: ChatSource,
-    pub date: Option<NaiveDate>,
+    pub variables: ChatVariables,
 }
 
 /// Each line after it. The answer is a [`Conversation`], of a prompt its text alone, or why there is none.
@@ -66,7 +65,7 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
     limit(Resource::Data, data_bytes()? + MEMORY_BYTES)?;
     let Some(setup) = read::<Setup>(&mut lines)? else { return Ok(()) };
     limit_row()?;
-    let templates = Templates::new(&setup.source, setup.date);
+    let templates = Templates::new(&setup.source, setup.variables);
     write(&mut socket, &templates.as_ref().map(|_| ()))?;
     let Ok(templates) = templates else { return Ok(()) };
     while let Some(Row { is_prompt, before, messages, tools }) = read(&mut lines)? {

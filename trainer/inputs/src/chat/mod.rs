@@ -15,6 +15,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod turn_end;
+mod variables;
 
 pub use available::Chat;
 pub use child::{COMMAND, serve};
@@ -27,3 +28,4 @@ pub use template::date;
 #[cfg(fuzzing)]
 pub use templates::Templates;
 pub use turn_end::TurnEnd;
+pub use variables::ChatVariables;

@@ -7,7 +7,6 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::NaiveDate;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use precast_fatbins::Digest;
@@ -16,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::child::{self, COMMAND, MEMORY_BYTES, ROW_S, Row, Setup};
 use super::conversation::refused;
-use super::{ChatSource, Conversation, messages};
+use super::{ChatSource, ChatVariables, Conversation, messages};
 
 /// A model's chat template.
 pub struct ChatTemplate {
@@ -28,16 +27,17 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The templates of a model, as of a date.
+    /// The templates of a model, with a run's variables.
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Arc<Self>, String> {
-        let date_text = date.map(|date| date.to_string()).unwrap_or_default();
+    pub fn new(source: &ChatSource, variables: ChatVariables) -> Result<Arc<Self>, String> {
+        let given: Vec<String> = variables.texts().collect();
         let constants = source.constants.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
-        let texts = [source.default.as_str(), source.tool_use.as_deref().unwrap_or_default(), &date_text];
-        let digest = Digest::of_parts("precast.chat", texts.map(str::as_bytes).into_iter().chain(constants));
-        let setup = Setup { source: source.clone(), date };
+        let texts = [source.default.as_str(), source.tool_use.as_deref().unwrap_or_default()];
+        let texts = texts.into_iter().chain(given.iter().map(String::as_str)).map(str::as_bytes);
+        let digest = Digest::of_parts("precast.chat", texts.chain(constants));
+        let setup = Setup { source: source.clone(), variables };
         let idle = Mutex::new(vec![Renderer::start(&setup)?]);
         Ok(Arc::new(Self { setup, idle, digest }))
     }

@@ -11,7 +11,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::conversation::refused;
-use super::{json, marks, messages};
+use super::{ChatVariables, json, marks, messages};
 
 /// Its name in messages.
 const NAME: &str = "chat_template";
@@ -38,12 +38,14 @@ pub(super) enum Ending {
 pub(super) struct Template {
     environment: Environment<'static>,
     constants: Vec<(String, String)>,
+    enable_thinking: Option<bool>,
     /// It says itself what the assistant says.
     pub has_marks: bool,
 }
 
 impl Template {
-    pub fn new(text: &str, constants: &[(String, String)], date: Option<NaiveDate>) -> Result<Self, String> {
+    pub fn new(text: &str, constants: &[(String, String)], variables: ChatVariables) -> Result<Self, String> {
+        let ChatVariables { date, enable_thinking } = variables;
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| error.to_string())?);
@@ -65,7 +67,7 @@ impl Template {
         #[cfg(fuzzing)]
         environment.set_fuel(Some(100_000));
         environment.add_template_owned(NAME, text).map_err(|error| what(&error))?;
-        Ok(Self { environment, constants: constants.to_vec(), has_marks })
+        Ok(Self { environment, constants: constants.to_vec(), enable_thinking, has_marks })
     }
 
     /// Returns the text of messages and the ranges of bytes between marks.
@@ -80,7 +82,8 @@ impl Template {
             return Err("messages: U+FDD0 or U+FDD1 in the text, which are no characters: remove them".to_owned());
         }
         let constants = self.constants.iter().map(|(name, text)| (name.as_str(), Value::from(text.as_str())));
-        let context = constants.chain([
+        let thinking = self.enable_thinking.map(|value| ("enable_thinking", Value::from(value)));
+        let context = constants.chain(thinking).chain([
             ("messages", Value::from(messages.to_vec())),
             ("tools", tools.cloned().unwrap_or_else(none)),
             ("documents", none()),

@@ -1,10 +1,9 @@
 //! The templates of a model, and which of the text that they render its assistant has said.
 
-use chrono::NaiveDate;
 use minijinja::Value;
 
 use super::template::{Ending, Template};
-use super::{ChatSource, Conversation, messages, reasoned};
+use super::{ChatSource, ChatVariables, Conversation, messages, reasoned};
 
 /// The templates of a model, in the process that renders by them.
 pub struct Templates {
@@ -14,12 +13,12 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Parses the templates of a model, as of a date.
+    /// Parses the templates of a model, with a run's variables.
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Self, String> {
-        let template = |text: &str| Template::new(text, &source.constants, date);
+    pub fn new(source: &ChatSource, variables: ChatVariables) -> Result<Self, String> {
+        let template = |text: &str| Template::new(text, &source.constants, variables);
         let tool_use = source.tool_use.as_deref().map(template).transpose()?;
         Ok(Self { default: template(&source.default)?, tool_use })
     }

@@ -12,7 +12,8 @@ const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content +
 
 fn template(text: &str) -> Arc<ChatTemplate> {
     let constants = vec![("bos_token".to_owned(), "^".to_owned())];
-    ChatTemplate::new(&ChatSource { default: text.to_owned(), tool_use: None, constants }, None).unwrap()
+    ChatTemplate::new(&ChatSource { default: text.to_owned(), tool_use: None, constants }, ChatVariables::default())
+        .unwrap()
 }
 
 fn value(json: &str) -> Value {
@@ -160,7 +161,7 @@ fn conversations_with_tools_go_through_the_template_for_them() {
         tool_use: Some(format!("{{% for t in tools %}}{{{{ t.name }}}};{{% endfor %}}{CHATML}")),
         constants: vec![],
     };
-    let template = ChatTemplate::new(&source, None).unwrap();
+    let template = ChatTemplate::new(&source, ChatVariables::default()).unwrap();
     let turns = value(TURNS);
     let text = |tools: Option<&str>| template.conversation(None, &turns, tools.map(value).as_ref()).unwrap().text;
     assert!(text(None).starts_with("<user>a"));
@@ -181,13 +182,20 @@ fn what_is_no_conversation_is_refused() {
         template("").conversation(None, &value(TURNS), Some(&value(r#"[{}, "{}"]"#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
-    assert!(ChatTemplate::new(&ChatSource { default: "{% if %}".into(), ..ChatSource::default() }, None).is_err());
+    assert!(
+        ChatTemplate::new(
+            &ChatSource { default: "{% if %}".into(), ..ChatSource::default() },
+            ChatVariables::default()
+        )
+        .is_err()
+    );
 }
 
 #[test]
 fn a_day_is_said_where_one_is_given() {
     let source = ChatSource { default: "{{ strftime_now('%d %b %Y') }}".into(), ..ChatSource::default() };
-    let dated = ChatTemplate::new(&source, Some(date("2024-07-06").unwrap())).unwrap();
+    let dated =
+        ChatTemplate::new(&source, ChatVariables { date: date("2024-07-06").ok(), enable_thinking: None }).unwrap();
     assert_eq!(dated.prompt(&value(TURNS), None).unwrap(), "06 Jul 2024");
     assert!(date("2024-02-30").is_err() && date("today").is_err());
 }
@@ -233,7 +241,7 @@ fn render_chats() {
 /// Returns the refusal of a template, or of a row under it.
 fn refused_or_rendered(text: &str) -> String {
     let source = ChatSource { default: text.to_owned(), ..ChatSource::default() };
-    let rendered = ChatTemplate::new(&source, None)
+    let rendered = ChatTemplate::new(&source, ChatVariables::default())
         .and_then(|template| template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#), None));
     rendered.unwrap_or_else(|error| error)
 }

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chrono::NaiveDate;
 use precast_system::input;
 
 use super::source::Source;
 use super::{Checkpoint, CheckpointError};
 use crate::added_tokens::AddedTokens;
 use crate::base::impostors::{Disguise, without_mark};
-use crate::chat::{self, ChatSource, ChatTemplate};
+use crate::chat::{self, ChatSource, ChatTemplate, ChatVariables};
 use crate::tokenizer::{self, Tokenizer};
 
 /// Reads the tokenizer of a directory, with what files beside it add.
@@ -73,12 +72,12 @@ impl Checkpoint {
         (matches!(self.source, Source::HuggingFace(_)) && path.exists()).then_some(path)
     }
 
-    /// The model's own chat template, if it has one, as of a date.
+    /// The model's own chat template, if it has one.
     ///
     /// # Errors
     /// [`CheckpointError`] where there is one and it does not read.
-    pub fn chat_template(&self, date: Option<NaiveDate>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
-        self.chat_source()?.map(|source| self.parse_template(&source, date)).transpose()
+    pub fn chat_template(&self, variables: ChatVariables) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
+        self.chat_source()?.map(|source| self.parse_template(&source, variables)).transpose()
     }
 
     /// The text of its chat template, if it has one, and what that names.
@@ -135,9 +134,9 @@ impl Checkpoint {
     pub(crate) fn parse_template(
         &self,
         source: &ChatSource,
-        date: Option<NaiveDate>,
+        variables: ChatVariables,
     ) -> Result<Arc<ChatTemplate>, CheckpointError> {
-        ChatTemplate::new(source, date).map_err(|reason| {
+        ChatTemplate::new(source, variables).map_err(|reason| {
             CheckpointError::of(&self.path, format_args!("its chat template does not parse: {reason}"))
         })
     }

@@ -5,7 +5,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 
 use super::*;
 use crate::added_tokens::AddedTokens;
-use crate::chat::{Chat, ChatSource, ChatTemplate};
+use crate::chat::{Chat, ChatSource, ChatTemplate, ChatVariables};
 use crate::tokenizer::{SpecialTokens, Tokenizer};
 
 fn reader() -> Reader {
@@ -482,7 +482,8 @@ fn keys_of_turns_that_nothing_reads_are_named() {
         ..ChatSource::default()
     };
     let notes = |row: &str| {
-        let reader = Reader { chat: Chat::Template(ChatTemplate::new(&source, None).unwrap()), ..words() };
+        let reader =
+            Reader { chat: Chat::Template(ChatTemplate::new(&source, ChatVariables::default()).unwrap()), ..words() };
         let files = Files::open(&[scratch.file("a.jsonl", row)], None).unwrap();
         Corpus::new(files, 7, Chunking::Stream, reader).unwrap().notes()
     };

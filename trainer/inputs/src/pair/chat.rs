@@ -1,23 +1,21 @@
 //! Selects the chat template that renders a run's data: the student's own, else its teacher's if both have the same
 //! tokenizer.
 
-use chrono::NaiveDate;
-
 use super::{Pair, Tokenizers};
 use crate::base::roles::Models;
-use crate::chat::Chat;
+use crate::chat::{Chat, ChatVariables};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
-/// The template of a run as of a date. A student that has a tokenizer and no template takes that of its teacher; `pair`
+/// The template of a run. A student that has a tokenizer and no template takes that of its teacher; `pair`
 /// is none where nobody teaches.
 pub fn chat(
     models: &Models<&Checkpoint>,
     pair: Option<&Pair>,
-    date: Option<NaiveDate>,
+    variables: ChatVariables,
 ) -> Result<Chat, CheckpointError> {
     let student = models.student;
     let has_tokenizer = student.tokenizer()?.is_some();
-    if has_tokenizer && let Some(template) = student.chat_template(date)? {
+    if has_tokenizer && let Some(template) = student.chat_template(variables)? {
         return Ok(Chat::Template(template));
     }
     let Some((teacher, pair)) = models.teachers.first().zip(pair) else {
@@ -30,7 +28,7 @@ pub fn chat(
     };
     // A student without a tokenizer is written with its teacher's, whose files have the template.
     if !has_tokenizer {
-        return teacher.parse_template(&source, date).map(Chat::Template);
+        return teacher.parse_template(&source, variables).map(Chat::Template);
     }
     if pair.tokenizers != Tokenizers::Same {
         let lacks = format!(
@@ -41,5 +39,5 @@ pub fn chat(
         return Ok(Chat::Lacking(lacks));
     }
     let source = student.take_template(&source)?;
-    teacher.parse_template(source, date).map(Chat::Template)
+    teacher.parse_template(source, variables).map(Chat::Template)
 }
