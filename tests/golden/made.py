@@ -80,10 +80,11 @@ MADE = {
                         rope_parameters={SLIDING: ROPE, FULL: dict(rope_type="linear", rope_theta=1e3, factor=8.0)}),
                         student=dict(query_pre_attn_scalar=64, sliding_window=24, pad_token_id=None, layer_types=[SLIDING, FULL],
                         rope_parameters={SLIDING: ROPE, FULL: dict(rope_type="default", rope_theta=1e3)})),
-    # Two chunks of the gated delta rule and a part, two value heads a key head; the last layer attends, of the student's by the interval.
+    # Two chunks of the gated delta rule and a part, two value heads a key head, of the student four: int8 rotates sixteen columns. The last
+    # layer attends, of the student's by the interval.
     "made-qwen35": dict(of=TRAINED, model="qwen3_5", rope=GATED_ROPE, case=dict(B=2, S=150, steps=6),
                         teacher=dict(layer_types=[LINEAR, FULL], linear_num_key_heads=1, linear_num_value_heads=2),
-                        student=dict(num_hidden_layers=3, full_attention_interval=3, linear_num_key_heads=2, linear_num_value_heads=4)),
+                        student=dict(num_hidden_layers=3, full_attention_interval=3, linear_num_key_heads=2, linear_num_value_heads=8)),
     # Experts in the teacher, of which weights do not add up to 1; then with a shared one.
     "made-moe": dict(of=TRAINED, model="qwen3", teacher_model="qwen3_moe", case=dict(B=2, S=48, steps=4),
                      teacher=dict(num_experts=16, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=False)),

@@ -22,6 +22,7 @@ rounded is a gradient as often as a value. The rules, R(x) a rounding to bf16, n
     q(row)              rotated by Hadamard matrices along the sum, in blocks of the largest power of two up to 128 that divides it; scale
                         is its largest magnitude / 127; to the nearest integer, even
 
+Of the gated delta rule what its kernels leave to each other is rounded, token by token, and nothing within it.
 An adapter's GEMMs are bf16's, on bf16's activations. Of experts those of the experts are int8's, and the router's are bf16's: what a
 token's experts compute is added with their weights and the residual, and rounded once.
 """
@@ -104,8 +105,8 @@ def softmax_log(x):
 
 
 def tables(config, rope, positions):
-    """Cosines and sines, [positions, head_dim / 2], in float32 as transformers has them."""
-    d, f = head_dim(config), np.float32
+    """Cosines and sines, [positions, rotated / 2], in float32 as transformers has them."""
+    d, f = rotated(config), np.float32
     frequency = f(1) / np.power(f(rope["rope_theta"]), np.arange(0, d, 2, dtype=f) / f(d))
     if rope["rope_type"] == "linear":
         frequency = frequency / f(rope["factor"])
@@ -136,12 +137,31 @@ def head_dim(config):
     return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
+def rotated(config):
+    """Elements of a head that rope rotates."""
+    return int(head_dim(config) * config.get("partial_rotary_factor", 1))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    """And its derivative."""
+    return activation(x, False)
+
+
 class Model:
     def __init__(self, directory, rounding, trains, adapter=None):
         self.config = json.loads((directory / "config.json").read_text())
         masters = {name: value.astype(float) for name, value in weights.of_model(directory).items()}
         if self.config["tie_word_embeddings"]:
             masters.pop("lm_head.weight", None)
+        self.gated = self.config["model_type"] == "qwen3_5_text"
+        for name in [name for name in masters if self.gated and name.endswith("self_attn.q_proj.weight")]:
+            # Queries and gates of heads in turn; kernels have gates behind the values.
+            heads = masters[name].reshape(-1, 2, head_dim(self.config), masters[name].shape[-1])
+            masters[name], masters[name.replace("q_proj", "gate_proj")] = (heads[:, i].reshape(-1, heads.shape[-1]) for i in (0, 1))
         self.masters, self.lora, self.rounding = masters, {}, rounding
         self.d, self.heads, self.kv = head_dim(self.config), self.config["num_attention_heads"], self.config["num_key_value_heads"]
         self.trained = list(masters) if trains else []
@@ -159,6 +179,14 @@ class Model:
             for name in factors:
                 module = name.removeprefix("base_model.model.").rsplit(".lora_", 1)[0]
                 self.lora[module] = [name.rsplit(".lora_", 1)[0] + f".lora_{factor}.weight" for factor in "AB"]
+
+    def of_files(self, tensors):
+        """With gates beside their queries again."""
+        found = dict(tensors)
+        for name in [name for name in tensors if name.endswith("self_attn.gate_proj.weight")]:
+            parts = [found.pop(of).reshape(self.heads, self.d, -1) for of in (name.replace("gate_proj", "q_proj"), name)]
+            found[name.replace("gate_proj", "q_proj")] = np.stack(parts, 1).reshape(-1, parts[0].shape[-1])
+        return found
 
     def w(self, name):
         return self.rounding.r(self.masters[name])
@@ -208,7 +236,7 @@ class Model:
             grads[name] = grads.get(name, 0) + value()
 
     def gamma(self, name):
-        return self.w(f"{name}.weight") + self.gemma
+        return self.w(f"{name}.weight") + (self.gemma or self.gated)
 
     def norm(self, name, x):
         """None changes nothing."""
@@ -229,10 +257,10 @@ class Model:
         """Heads [.., d] rotated by their positions."""
         if table is None:
             return x
-        half = self.d // 2
-        a, b = x[..., :half], x[..., half:]
+        half = table[0].shape[-1]
+        a, b, rest = np.split(x, [half, 2 * half], -1)
         cos, sin = table[0][:, None], direction * table[1][:, None]
-        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
     # Tensors are [tokens, features]; within attention [batch, positions, heads, d].
 
@@ -246,25 +274,12 @@ class Model:
         for layer, (window, rope) in enumerate(layers(c)):
             at = f"model.layers.{layer}."
             mask = causal & ~np.tril(causal, -window) if window else causal
-            k = dict(input=stream, table=rope and tables(c, rope, positions))
+            k = dict(input=stream, shape=ids.shape, table=rope and tables(c, rope, positions))
             k["normed"], k["input_scale"] = self.norm(at + "input_layernorm", stream)
-            qkv, k["qkv_ranks"] = self.linear([at + f"self_attn.{p}_proj" for p in "qkv"], k["normed"])
-            qkv = qkv.reshape(batch, positions, -1, self.d)
-            k["raw"] = raw = qkv[:, :, : self.heads + self.kv]
-            if "qk_scale" in self.norms(at):
-                k["qk_scale"] = 1 / np.sqrt(self.mean(raw * raw) + c["rms_norm_eps"])
-                raw = self.qk_gamma(at) * (raw * k["qk_scale"])
-            qk, k["v"] = r(self.turned(raw, k["table"])), qkv[:, :, self.heads + self.kv :]
-            k["q"], k["k"] = qk[:, :, : self.heads], qk[:, :, self.heads :]
-            keys, values = (np.repeat(k[name], self.heads // self.kv, 2) for name in "kv")
-            scores = np.einsum("bihd,bjhd->bhij", k["q"], keys) * self.score
-            scores = np.where(mask, scores, -np.inf)
-            p = np.exp(scores - scores.max(-1, keepdims=True))
-            total = p.sum(-1, keepdims=True)
-            k["p"] = p / total
-            o = np.einsum("bhij,bjhd->bihd", r(p), values) / total.transpose(0, 2, 1, 3)
-            k["o"] = r(o).reshape(batch * positions, -1)
-            k["attended"], k["o_ranks"] = self.linear([at + "self_attn.o_proj"], k["o"])
+            if f"{at}linear_attn.A_log" in self.masters:
+                k["attended"] = self.delta_rule(at + "linear_attn.", k)
+            else:
+                k["attended"] = self.attention(at + "self_attn.", mask, k)
             branch, k["attended_scale"] = self.norm(at + behind[0], k["attended"])
             k["middle"] = r(stream + of_branch * branch)
             k["post"], k["post_scale"] = self.norm(at + behind[1], k["middle"])
@@ -285,6 +300,135 @@ class Model:
         hidden = r(of_logits * hidden)
         self.saved = dict(layers=saved, last=stream, scale=scale, hidden=hidden, ids=ids)
         return r(hidden @ self.w(self.head()).T)
+
+    def projections(self, at):
+        return [f"{at}{p}_proj" for p in (*"qkv", *(["gate"] if self.gated else []))]
+
+    def attention(self, at, mask, k):
+        r, c, (batch, positions) = self.rounding.r, self.config, k["shape"]
+        projected, k["qkv_ranks"] = self.linear(self.projections(at), k["normed"])
+        projected = projected.reshape(batch, positions, -1, self.d)
+        qkv, k["gate"] = np.split(projected, [self.heads + 2 * self.kv], 2)
+        k["raw"] = raw = qkv[:, :, : self.heads + self.kv]
+        if self.has_norms(at):
+            k["qk_scale"] = 1 / np.sqrt(self.mean(raw * raw) + c["rms_norm_eps"])
+            raw = self.qk_gamma(at) * (raw * k["qk_scale"])
+        qk, k["v"] = r(self.turned(raw, k["table"])), qkv[:, :, self.heads + self.kv :]
+        k["q"], k["k"] = qk[:, :, : self.heads], qk[:, :, self.heads :]
+        keys, values = (np.repeat(k[name], self.heads // self.kv, 2) for name in "kv")
+        scores = np.einsum("bihd,bjhd->bhij", k["q"], keys) * self.score
+        scores = np.where(mask, scores, -np.inf)
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        total = p.sum(-1, keepdims=True)
+        k["p"] = p / total
+        k["o"] = r(np.einsum("bhij,bjhd->bihd", r(p), values) / total.transpose(0, 2, 1, 3))
+        y = r(k["o"] * sigmoid(k["gate"])) if self.gated else k["o"]
+        k["y"] = y.reshape(batch * positions, -1)
+        attended, k["o_ranks"] = self.linear([f"{at}o_proj"], k["y"])
+        return attended
+
+    def attention_backward(self, at, dbranch, k, grads):
+        r, (batch, positions) = self.rounding.r, k["shape"]
+        d_o = self.linear_backward([f"{at}o_proj"], dbranch, k["y"], k["o_ranks"], grads)
+        d_o, o = d_o.reshape(batch, positions, self.heads, self.d), k["o"]
+        dgate = []
+        if self.gated:
+            s = sigmoid(k["gate"])
+            d_o, dgate = r(d_o * s), [r(d_o * o * s * (1 - s))]
+        keys, values = (np.repeat(k[name], self.heads // self.kv, 2) for name in "kv")
+        delta = (o * d_o).sum(-1).transpose(0, 2, 1)[..., None]
+        dp = np.einsum("bihd,bjhd->bhij", d_o, values)
+        ds, p = r(k["p"] * (dp - delta)), r(k["p"])
+        grouped = lambda x: x.reshape(batch, positions, self.kv, -1, self.d).sum(3)
+        dv = grouped(np.einsum("bhij,bihd->bjhd", p, d_o))
+        dk = grouped(np.einsum("bhij,bihd->bjhd", ds, k["q"])) * self.score
+        dq = np.einsum("bhij,bjhd->bihd", ds, keys) * self.score
+        dqk, dv = r(np.concatenate([dq, dk], 2)), r(dv)
+        dqk = self.turned(dqk, k["table"], -1)
+        if "qk_scale" in k:
+            gamma, n = self.qk_gamma(at), k["raw"] * k["qk_scale"]
+            of_gamma = (dqk * n).sum((0, 1))
+            summed = (lambda part: part.reshape(-1)) if self.of_rows else (lambda part: part.sum(0))
+            self.add(grads, at + "q_norm.weight", lambda: summed(of_gamma[: self.heads]))
+            self.add(grads, at + "k_norm.weight", lambda: summed(of_gamma[self.heads :]))
+            dqk = k["qk_scale"] * (gamma * dqk - n * self.mean(gamma * dqk * n))
+        dqkv = np.concatenate([r(dqk), dv, *dgate], 2).reshape(batch * positions, -1)
+        return self.linear_backward(self.projections(at), dqkv, k["normed"], k["qkv_ranks"], grads)
+
+    # The gated delta rule; its tensors are [batch, positions, heads, 128].
+
+    def delta_rule(self, at, k):
+        r, c, (batch, positions) = self.rounding.r, self.config, k["shape"]
+        keys, values, d = c["linear_num_key_heads"], c["linear_num_value_heads"], 128
+        k["rule"] = rule = {}
+        projected, rule["ranks"] = self.linear([f"{at}in_proj_{p}" for p in ("qkv", "z", "b", "a")], k["normed"])
+        x, z, b, a = np.split(projected.reshape(batch, positions, -1), np.cumsum([(2 * keys + values) * d, values * d, values]), -1)
+        taps = self.w(f"{at}conv1d.weight")[:, 0]
+        before = np.pad(x, ((0, 0), (3, 0), (0, 0)))
+        rule["conv"] = r(sum(taps[:, j] * before[:, j : j + positions] for j in range(4)))
+        heads = r(silu(rule["conv"])[0]).reshape(batch, positions, -1, d)
+        rule |= dict(before=before, z=z.reshape(batch, positions, values, d), decay=-np.exp(self.masters[f"{at}A_log"]))
+        rule["step"] = a + self.masters[f"{at}dt_bias"]
+        q, key, v = np.split(heads, [keys, 2 * keys], 2)
+        unit = lambda x: 1 / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6)
+        rule |= dict(q_scale=unit(q), k_scale=unit(key), v=v, beta=r(sigmoid(b)), g=rule["decay"] * np.logaddexp(0, rule["step"]))
+        rule["q"], rule["k"] = q * rule["q_scale"], key * rule["k_scale"]
+        wide = lambda x: np.repeat(x, values // keys, 2)
+        state, states, o = np.zeros((batch, values, d, d)), [], np.empty_like(v)
+        for t, (q, key) in enumerate(zip(*(wide(rule[name]).transpose(1, 0, 2, 3) for name in "qk"))):
+            states.append(state)
+            state = np.exp(rule["g"][:, t])[..., None, None] * state
+            read = np.einsum("bhij,bhi->bhj", state, key)
+            state = state + key[..., None] * (rule["beta"][:, t, :, None] * (v[:, t] - read))[..., None, :]
+            o[:, t] = np.einsum("bhij,bhi->bhj", state, q) / math.sqrt(d)
+        rule |= dict(states=states, o=r(o), wide=wide)
+        rule["o_scale"] = 1 / np.sqrt((rule["o"] * rule["o"]).mean(-1, keepdims=True) + c["rms_norm_eps"])
+        k["y"] = r(self.w(f"{at}norm.weight") * r(rule["o"] * rule["o_scale"]) * silu(rule["z"])[0]).reshape(batch * positions, -1)
+        attended, k["o_ranks"] = self.linear([f"{at}out_proj"], k["y"])
+        return attended
+
+    def delta_rule_backward(self, at, dbranch, k, grads):
+        r, rule, (batch, positions), d = self.rounding.r, k["rule"], k["shape"], 128
+        o, z, v, beta, g = (rule[name] for name in ("o", "z", "v", "beta", "g"))
+        dy = self.linear_backward([f"{at}out_proj"], dbranch, k["y"], k["o_ranks"], grads).reshape(o.shape)
+        gamma, n, (gate, slope) = self.w(f"{at}norm.weight"), r(o * rule["o_scale"]), silu(z)
+        dz, dn = r(dy * gamma * n * slope), dy * gate
+        self.add(grads, f"{at}norm.weight", lambda: (dn * n).sum((0, 1, 2)))
+        mean = (gamma * dn * o * rule["o_scale"]).mean(-1, keepdims=True)
+        d_o = r(rule["o_scale"] * (gamma * dn - o * rule["o_scale"] * mean)) / math.sqrt(d)
+        queries, keys = (rule["wide"](rule[name]) for name in "qk")
+        dq, dk, dv, dbeta, dg = (np.empty_like(x) for x in (v, v, v, beta, g))
+        dstate = 0
+        for t in reversed(range(positions)):
+            q, key, value, step, grown = queries[:, t], keys[:, t], v[:, t], beta[:, t, :, None], np.exp(g[:, t])[..., None, None]
+            state = grown * rule["states"][t]
+            left = value - np.einsum("bhij,bhi->bhj", state, key)
+            after = state + key[..., None] * (step * left)[..., None, :]
+            dstate = dstate + q[..., None] * d_o[:, t, :, None, :]
+            dq[:, t] = np.einsum("bhij,bhj->bhi", after, d_o[:, t])
+            dchange = np.einsum("bhij,bhi->bhj", dstate, key)
+            dbeta[:, t], dv[:, t] = (dchange * left).sum(-1), step * dchange
+            dk[:, t] = np.einsum("bhij,bhj->bhi", dstate, step * left) - np.einsum("bhij,bhj->bhi", state, dv[:, t])
+            dstate = dstate - key[..., None] * dv[:, t, :, None, :]
+            dg[:, t] = (dstate * state).sum((-2, -1))
+            dstate = grown * dstate
+
+        def of_raw(dx, x, scale):
+            dx = dx.reshape(*x.shape[:3], -1, d).sum(3)
+            return scale * (dx - x * (x * dx).sum(-1, keepdims=True))
+
+        dheads = [of_raw(dq, rule["q"], rule["q_scale"]), of_raw(dk, rule["k"], rule["k_scale"]), dv]
+        dsum = r(np.concatenate(dheads, 2)).reshape(batch, positions, -1) * silu(rule["conv"])[1]
+        taps, behind = self.w(f"{at}conv1d.weight")[:, 0], np.pad(dsum, ((0, 0), (0, 3), (0, 0)))
+        dx = r(sum(taps[:, j] * behind[:, 3 - j : 3 - j + positions] for j in range(4)))
+        of_taps = [(dsum * rule["before"][:, j : j + positions]).sum((0, 1)) for j in range(4)]
+        self.add(grads, f"{at}conv1d.weight", lambda: np.stack(of_taps, -1)[:, None])
+        self.add(grads, f"{at}A_log", lambda: (dg * g).sum((0, 1)))
+        da = dg * rule["decay"] * sigmoid(rule["step"])
+        self.add(grads, f"{at}dt_bias", lambda: da.sum((0, 1)))
+        dprojected = np.concatenate([dx, dz.reshape(batch, positions, -1), r(dbeta * beta * (1 - beta)), r(da)], -1)
+        names = [f"{at}in_proj_{p}" for p in ("qkv", "z", "b", "a")]
+        return self.linear_backward(names, dprojected.reshape(batch * positions, -1), k["normed"], rule["ranks"], grads)
 
     def experts(self, at, x, residual):
         r, chosen = self.rounding.r, self.config["num_experts_per_tok"]
@@ -307,8 +451,8 @@ class Model:
     def head(self):
         return "model.embed_tokens.weight" if self.config["tie_word_embeddings"] else "lm_head.weight"
 
-    def norms(self, at):
-        return ["qk_scale"] if f"{at}self_attn.q_norm.weight" in self.masters else []
+    def has_norms(self, at):
+        return f"{at}q_norm.weight" in self.masters
 
     def behind(self):
         """Norms behind attention, before the MLP and behind it: those that a family has not are in no file."""
@@ -326,8 +470,8 @@ class Model:
     def qk_gamma(self, at):
         parts = (("q", self.heads), ("k", self.kv))
         if self.of_rows:
-            return np.concatenate([self.gamma(f"{at}self_attn.{p}_norm").reshape(count, -1) for p, count in parts])
-        return np.concatenate([np.tile(self.gamma(f"{at}self_attn.{p}_norm"), (count, 1)) for p, count in parts])
+            return np.concatenate([self.gamma(f"{at}{p}_norm").reshape(count, -1) for p, count in parts])
+        return np.concatenate([np.tile(self.gamma(f"{at}{p}_norm"), (count, 1)) for p, count in parts])
 
     def backward(self, dlogits, grads):
         r, s, behind = self.rounding.r, self.saved, self.behind()
@@ -346,28 +490,10 @@ class Model:
             dpost = self.linear_backward([at + f"mlp.{p}_proj" for p in ("gate", "up")], dgate_up, k["post"], k["gate_up_ranks"], grads)
             dmiddle = self.norm_backward(at + behind[1], dpost, k["middle"], k["post_scale"], dstream, grads)
             dbranch = self.norm_backward(at + behind[0], r(of_branch * dmiddle), k["attended"], k["attended_scale"], 0, grads)
-            d_o = self.linear_backward([at + "self_attn.o_proj"], dbranch, k["o"], k["o_ranks"], grads)
-            shape = (batch, positions, self.heads, self.d)
-            d_o, o = d_o.reshape(shape), k["o"].reshape(shape)
-            keys, values = (np.repeat(k[name], self.heads // self.kv, 2) for name in "kv")
-            delta = (o * d_o).sum(-1).transpose(0, 2, 1)[..., None]
-            dp = np.einsum("bihd,bjhd->bhij", d_o, values)
-            ds, p = r(k["p"] * (dp - delta)), r(k["p"])
-            grouped = lambda x: x.reshape(batch, positions, self.kv, -1, self.d).sum(3)
-            dv = grouped(np.einsum("bhij,bihd->bjhd", p, d_o))
-            dk = grouped(np.einsum("bhij,bihd->bjhd", ds, k["q"])) * self.score
-            dq = np.einsum("bhij,bjhd->bihd", ds, keys) * self.score
-            dqk, dv = r(np.concatenate([dq, dk], 2)), r(dv)
-            dqk = self.turned(dqk, k["table"], -1)
-            if "qk_scale" in k:
-                gamma, n = self.qk_gamma(at), k["raw"] * k["qk_scale"]
-                of_gamma = (dqk * n).sum((0, 1))
-                summed = (lambda part: part.reshape(-1)) if self.of_rows else (lambda part: part.sum(0))
-                self.add(grads, at + "self_attn.q_norm.weight", lambda: summed(of_gamma[: self.heads]))
-                self.add(grads, at + "self_attn.k_norm.weight", lambda: summed(of_gamma[self.heads :]))
-                dqk = k["qk_scale"] * (gamma * dqk - n * self.mean(gamma * dqk * n))
-            dqkv = np.concatenate([r(dqk), dv], 2).reshape(batch * positions, -1)
-            dnormed = self.linear_backward([at + f"self_attn.{p}_proj" for p in "qkv"], dqkv, k["normed"], k["qkv_ranks"], grads)
+            if "rule" in k:
+                dnormed = self.delta_rule_backward(at + "linear_attn.", dbranch, k, grads)
+            else:
+                dnormed = self.attention_backward(at + "self_attn.", dbranch, k, grads)
             dstream = self.norm_backward(at + "input_layernorm", dnormed, k["input"], k["input_scale"], dmiddle, grads)
         table = "model.embed_tokens.weight"
         if table in self.trained:
@@ -459,7 +585,7 @@ def train(case, name, moved=0.0, seed=0, steps=None):
             kd, ce = kd + of_kd, ce + of_ce
             student.backward(rounding.r(gradient / tokens), grads)
         if first is None:
-            first = {f"grad.{name}": value for name, value in grads.items()} | dict(student_logits=logits[: c["S"]])
+            first = {f"grad.{name}": value for name, value in student.of_files(grads).items()} | dict(student_logits=logits[: c["S"]])
         norm = math.sqrt(sum((g * g).sum() for g in grads.values()))
         clip = min(1.0, c["clip"] / (norm + 1e-6)) if c["clip"] else 1.0
         lr, corrections = rate(c, step), (1 - 0.9 ** (step + 1), 1 - 0.999 ** (step + 1))
