@@ -140,7 +140,7 @@ void Machine::start_transfer(const Place& place, std::vector<char> data, MemoryB
     if (!barrier.announced) fail(Kind::Unannounced, barrier.word, 8, now, barrier.last, place.owner);
     Memory* memory = memory_at(place);
     access(*place.owner, memory, *current, now, place.p, data.size());
-    memory->each(place.p, data.size(), [](Cell& cell) { cell.under_way = true; });
+    memory->each(place.p, data.size(), [](Cell& cell, Event*) { cell.under_way = true; });
     barrier.transfers++;
     Event arrival = event(*current, action, pc, barrier.slot, barrier.phase + 1);
     visit(*place.owner, arrival);
@@ -155,7 +155,7 @@ void Machine::deliver() {
     transfers.pop_back();
     const Place place = {one.to, one.place};
     memcpy(bytes_at(place), one.data.data(), one.data.size());
-    memory_at(place)->each(one.place, one.data.size(), [&](Cell& cell) { cell.under_way = false, cell.write = one.event; });
+    memory_at(place)->each(one.place, one.data.size(), [&](Cell& cell, Event*) { cell.under_way = false, cell.write = one.event; });
     MemoryBarrier& barrier = *one.barrier;
     barrier.transfers--;
     barrier.bytes -= one.data.size();

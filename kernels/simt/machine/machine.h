@@ -105,9 +105,10 @@ public:
     }
 
     void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
-        const Event now = event(thread, action, pc);
         Memory* memory = find(p);
         const bool reads = action == Action::Read, plain = reads || action == Action::Write;
+        if (reads && memory && memory->constant() && memory->holds(p + bytes - 1)) return;
+        const Event now = event(thread, action, pc);
         if (plain && !launch.by_clocks && memory && (reads || memory->region.writable))
             if (Cell* cell = memory->only(p, bytes); cell && settle(*cell, now, reads)) return;
         access(*block, memory, thread, now, p, bytes);
@@ -120,10 +121,10 @@ public:
         const Action action = Action(now.action);
         const bool reads = action == Action::Read || action == Action::Acquire || action == Action::Arrive;
         if (!reads && !memory->region.writable) fail(Kind::ReadOnly, p, bytes, now);
+        if (memory->constant()) return;
         const auto look = [&](const auto& order) {
-            memory->each(p, bytes, [&](Cell& cell) {
+            memory->each(p, bytes, [&](Cell& cell, Event* readers) {
                 Event before;
-                Event* readers = memory->readers_of(cell);
                 Event* reader = readers ? &readers[thread.index / WARP] : nullptr;
                 const Kind kind = reads ? read(cell, reader, now, order, before)
                                         : write(cell, readers, memory->readers_count(), now, order, before);
@@ -301,7 +302,7 @@ public:
             count(*current, Traffic::Copy, from, valid_bytes, pc, past_l1 ? to : nullptr);
         }
         access(*current, to, bytes, Action::Copy, pc);
-        find(to)->each(to, bytes, [](Cell& cell) { cell.under_way = true; });
+        find(to)->each(to, bytes, [](Cell& cell, Event*) { cell.under_way = true; });
         current->copies.push_back({to, from, bytes, valid_bytes, current->groups, pc});
     }
 
@@ -314,7 +315,7 @@ public:
             memcpy(copy.to, copy.from, copy.valid_bytes);
             memset(copy.to + copy.valid_bytes, 0, copy.bytes - copy.valid_bytes);
             const Event now = event(*current, Action::Copy, copy.pc);
-            find(copy.to)->each(copy.to, copy.bytes, [&](Cell& cell) { cell.under_way = false, cell.write = now; });
+            find(copy.to)->each(copy.to, copy.bytes, [&](Cell& cell, Event*) { cell.under_way = false, cell.write = now; });
         }
         copies.erase(std::remove_if(copies.begin(), copies.end(), covered), copies.end());
     }

@@ -68,12 +68,17 @@ public:
 
     Memory(Space space, uint64_t index, Region region) : space(space), index(index), region(region) { reset(); }
 
+    // Nobody writes it, and all of it was there before the launch: nothing needs to be known of it.
+    bool constant() const { return !region.writable && region.written; }
+
     // Nothing is known but what was there before the launch.
     void reset() {
-        Cell cell;
-        cell.written = region.written;
-        cells.assign((region.bytes + (1 << cell_bits) - 1) >> cell_bits, cell);
-        readers.assign(cells.size() * warps, Event());
+        const size_t count = constant() ? 0 : (region.bytes + PAGE_BYTES - 1) / PAGE_BYTES;
+        pages.resize(count);
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t bytes = std::min<uint64_t>(PAGE_BYTES, region.bytes - i * PAGE_BYTES);
+            pages[i].reset(bytes, region.written, warps);
+        }
     }
 
     // From now on the last read of each warp is known.
@@ -81,46 +86,70 @@ public:
         warps = of_warps;
         reset();
     }
-    Event* readers_of(const Cell& cell) { return warps == 0 ? nullptr : &readers[(&cell - cells.data()) * warps]; }
     uint32_t readers_count() const { return warps; }
 
     bool holds(const char* p) const { return p >= region.base && p < region.base + region.bytes; }
-    Cell& cell(const char* p) { return cells[uint64_t(p - region.base) >> cell_bits]; }
+    Cell& cell(const char* p) {
+        const uint64_t at = p - region.base;
+        Page& page = pages[at / PAGE_BYTES];
+        return page.cells[at % PAGE_BYTES >> page.cell_bits];
+    }
+    Event last_write(const char* p) { return constant() ? Event() : cell(p).write; }
 
     // The cell of a range, where it is whole and one.
     Cell* only(const char* p, uint64_t bytes) {
-        const uint64_t start = p - region.base;
-        const bool whole = bytes == 1u << cell_bits && (start & (bytes - 1)) == 0 && start < region.bytes;
-        return whole && start + bytes <= region.bytes ? &cells[start >> cell_bits] : nullptr;
+        const uint64_t at = p - region.base;
+        if (at + bytes > region.bytes) return nullptr;
+        Page& page = pages[at / PAGE_BYTES];
+        const bool whole = bytes == 1u << page.cell_bits && (at & (bytes - 1)) == 0;
+        return whole ? &page.cells[at % PAGE_BYTES >> page.cell_bits] : nullptr;
     }
 
-    // Each cell of a range.
+    // Each cell of a range, with the last read of each warp if they are known.
     template <typename F> void each(const char* p, uint64_t bytes, F f) {
-        const uint64_t start = p - region.base;
-        while (cell_bits > 1 && ((start | bytes) & ((1 << cell_bits) - 1)) != 0) halve();
-        const uint64_t end = (start + bytes + (1 << cell_bits) - 1) >> cell_bits;
-        for (uint64_t i = start >> cell_bits; i < end; i++) f(cells[i]);
+        for (uint64_t at = p - region.base, end = at + bytes; at < end;) {
+            const uint64_t start = at % PAGE_BYTES, part = std::min(end - at, PAGE_BYTES - start);
+            Page& page = pages[at / PAGE_BYTES];
+            while (page.cell_bits > 1 && ((start | part) & ((1 << page.cell_bits) - 1)) != 0) page.halve(warps);
+            const uint64_t last = (start + part + (1 << page.cell_bits) - 1) >> page.cell_bits;
+            for (uint64_t i = start >> page.cell_bits; i < last; i++)
+                f(page.cells[i], warps == 0 ? nullptr : &page.readers[i * warps]);
+            at += part;
+        }
     }
 
 private:
-    uint32_t cell_bits = 4; // of a cell's bytes: every access divides by them
-    std::vector<Cell> cells;
-    uint32_t warps = 0;
-    std::vector<Event> readers; // of each cell by each warp
+    // Cells are as small as accesses to their page: those of a barrier leave those of tiles whole.
+    static constexpr uint64_t PAGE_BYTES = 4096;
 
-    void halve() {
-        std::vector<Cell> halves;
-        halves.reserve(2 * cells.size());
-        for (const Cell& cell : cells) halves.push_back(cell), halves.push_back(cell);
-        std::vector<Event> of_halves;
-        of_halves.reserve(2 * readers.size());
-        for (size_t i = 0; i < cells.size() && warps > 0; i++)
-            for (uint32_t half = 0; half < 2; half++)
-                of_halves.insert(of_halves.end(), &readers[i * warps], &readers[i * warps] + warps);
-        cells.swap(halves);
-        readers.swap(of_halves);
-        cell_bits--;
-    }
+    struct Page {
+        uint32_t cell_bits = 4; // of a cell's bytes: every access divides by them
+        std::vector<Cell> cells;
+        std::vector<Event> readers; // of each cell by each warp
+
+        void reset(uint64_t bytes, bool written, uint32_t warps) {
+            Cell cell;
+            cell.written = written;
+            cells.assign((bytes + (1 << cell_bits) - 1) >> cell_bits, cell);
+            readers.assign(cells.size() * warps, Event());
+        }
+
+        void halve(uint32_t warps) {
+            std::vector<Cell> halves;
+            halves.reserve(2 * cells.size());
+            for (const Cell& cell : cells) halves.push_back(cell), halves.push_back(cell);
+            std::vector<Event> of_halves;
+            of_halves.reserve(2 * readers.size());
+            for (size_t i = 0; i < cells.size() && warps > 0; i++)
+                for (uint32_t half = 0; half < 2; half++)
+                    of_halves.insert(of_halves.end(), &readers[i * warps], &readers[i * warps] + warps);
+            cells.swap(halves);
+            readers.swap(of_halves);
+            cell_bits--;
+        }
+    };
+    std::vector<Page> pages;
+    uint32_t warps = 0;
 };
 
 // Remembers a read of `cell`, for whoever writes it next.

@@ -68,7 +68,7 @@ void Machine::run() {
             block = one.get();
             const char* word = thread->flag->word;
             return blame(Kind::Deadlock, word, 4, event(*thread, Action::Barrier, thread->waits_at),
-                         find(word)->cell(word).write);
+                         find(word)->last_write(word));
         }
 }
 

@@ -82,12 +82,12 @@ const char* Machine::read_chunk(uint32_t shared, uint32_t first_warp, uint32_t o
         const Event now = event(thread, Action::Wgmma, pc, thread.warp_slot, thread.wgmma_groups + 1);
         if (!memory || !memory->holds(p + 2 * CHUNK - 1)) fail(Kind::OutOfBounds, p, 2 * CHUNK, now);
         const bool same = before && before->known.all == thread.known.all && before->known.fenced == thread.known.fenced;
-        memory->each(p, 2 * CHUNK, [&](Cell& cell) {
+        memory->each(p, 2 * CHUNK, [&](Cell& cell, Event* readers) {
             Event other;
             const auto order = [&](const Event& earlier) {
                 return same ? Kind::Nothing : order_of_clocks(earlier, thread, true);
             };
-            const Kind kind = read(cell, &memory->readers_of(cell)[i], now, order, other);
+            const Kind kind = read(cell, &readers[i], now, order, other);
             if (kind != Kind::Nothing) fail(kind, p, 2 * CHUNK, now, other);
         });
         before = &thread;
