@@ -11,9 +11,10 @@ namespace simt {
 
 class Fiber {
 public:
-    static constexpr size_t STACK_BYTES = 256 << 10, COLORS = 120, COLOR_BYTES = 17 * 64;
-    static constexpr size_t MAPPED_BYTES = STACK_BYTES + 128 * 1024;
-    static_assert(STACK_BYTES + COLORS * COLOR_BYTES <= MAPPED_BYTES);
+    // Stacks begin at `COLORS` places, an odd number of cache lines apart: frames at the same depth of all of them would
+    // meet in a few sets of a cache.
+    static constexpr size_t STACK_BYTES = 256 << 10, COLORS = 128, COLOR_BYTES = 17 * 64;
+    static constexpr size_t MAPPED_BYTES = STACK_BYTES + COLORS * COLOR_BYTES;
 
     Fiber() {
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -28,7 +29,6 @@ public:
     void start(void (*body)()) {
         getcontext(&context);
         context.uc_stack.ss_sp = stack;
-        // Frames at the same depth of all stacks would meet in the same few lines of a cache.
         const size_t color = reinterpret_cast<uintptr_t>(stack) / MAPPED_BYTES % COLORS;
         context.uc_stack.ss_size = MAPPED_BYTES - color * COLOR_BYTES;
         context.uc_link = nullptr;

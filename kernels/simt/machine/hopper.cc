@@ -155,7 +155,8 @@ void Machine::deliver() {
     transfers.pop_back();
     const Place place = {one.to, one.place};
     memcpy(bytes_at(place), one.data.data(), one.data.size());
-    memory_at(place)->each(one.place, one.data.size(), [&](Cell& cell, Event*) { cell.under_way = false, cell.write = one.event; });
+    memory_at(place)->each(one.place, one.data.size(),
+                           [&](Cell& cell, Event*) { cell.under_way = false, cell.write = one.event; });
     MemoryBarrier& barrier = *one.barrier;
     barrier.transfers--;
     barrier.bytes -= one.data.size();

@@ -315,7 +315,8 @@ public:
             memcpy(copy.to, copy.from, copy.valid_bytes);
             memset(copy.to + copy.valid_bytes, 0, copy.bytes - copy.valid_bytes);
             const Event now = event(*current, Action::Copy, copy.pc);
-            find(copy.to)->each(copy.to, copy.bytes, [&](Cell& cell, Event*) { cell.under_way = false, cell.write = now; });
+            find(copy.to)->each(copy.to, copy.bytes,
+                                [&](Cell& cell, Event*) { cell.under_way = false, cell.write = now; });
         }
         copies.erase(std::remove_if(copies.begin(), copies.end(), covered), copies.end());
     }
