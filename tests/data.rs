@@ -275,7 +275,7 @@ fn a_row_whose_template_takes_all_memory_is_named() {
     run(&case, "out", "--data rows.jsonl --steps 1").fails(5, what);
 }
 
-/// What a template says of the day, or of thinking, is part of the data.
+/// The day and thinking, as a template says them, are part of the data.
 #[test]
 fn a_run_says_to_templates_what_it_is_given_and_nothing_else() {
     let case = case_of_words();

@@ -1,7 +1,7 @@
 /* Sees from outside what a process has the CUDA driver load and launch: with LD_PRELOAD in front of any driver, real or a
  * stand-in. Whoever asks for a driver's function, by dlsym or by cuGetProcAddress, gets the one of this file where there is
  * one: libraries get their functions so as well. It answers as a GB10 does: a load after a graph was launched fails and poisons
- * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison. PRECAST_SHIM_HANGS=adamw puts
+ * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison, fill. PRECAST_SHIM_HANGS=adamw puts
  * a kernel that spins into graphs, behind each kernel whose entry symbol begins so; with PRECAST_SHIM_HANGS_AFTER=N it lets the first
  * N launches of them go by. PRECAST_SHIM_FILLS=BYTE is what new device memory holds; PRECAST_SHIM_WAITS=S holds the first launch of a
  * graph back for S seconds. */

@@ -12,8 +12,8 @@ const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content +
 
 fn template(text: &str) -> Arc<ChatTemplate> {
     let constants = vec![("bos_token".to_owned(), "^".to_owned())];
-    ChatTemplate::new(&ChatSource { default: text.to_owned(), tool_use: None, constants }, ChatVariables::default())
-        .unwrap()
+    let source = ChatSource { default: text.to_owned(), tool_use: None, constants };
+    ChatTemplate::new(&source, ChatVariables::default()).unwrap()
 }
 
 fn value(json: &str) -> Value {
@@ -182,13 +182,8 @@ fn what_is_no_conversation_is_refused() {
         template("").conversation(None, &value(TURNS), Some(&value(r#"[{}, "{}"]"#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
-    assert!(
-        ChatTemplate::new(
-            &ChatSource { default: "{% if %}".into(), ..ChatSource::default() },
-            ChatVariables::default()
-        )
-        .is_err()
-    );
+    let broken = ChatSource { default: "{% if %}".into(), ..ChatSource::default() };
+    assert!(ChatTemplate::new(&broken, ChatVariables::default()).is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a user says to chat templates.
+//! Variables of chat templates that a user gives.
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
