@@ -138,7 +138,7 @@ fn tools(dir: &Path, bundle: &Path, installed: &Path) -> Result<()> {
     let cubins: Vec<PathBuf> = fs::read_dir(&extracted)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let read = cubins.par_iter().map(|cubin| {
         // Of where branches lead nothing is asked, and finding out takes a third longer.
-        let text = output(Command::new(&nvdisasm).arg("-no-dataflow").arg(cubin))?;
+        let text = output(Command::new(&nvdisasm).arg("--no-dataflow").arg(cubin))?;
         ensure!(text.contains("EXIT"), "nvdisasm finds no code in {}", cubin.display());
         Ok(Digest::of(&fs::read(cubin)?).to_string())
     });
