@@ -62,8 +62,12 @@ __device__ __forceinline__ void solve_gates(const delta_rule_solve_params& p, Ga
     sync_block();
     if (threadIdx.x < CHUNK) {
         float sum = 0.0f; // from token to token, as decoding adds them
-#pragma unroll 16
-        for (uint32_t other = 0; other < CHUNK; other++) sum += other <= row ? gates.log[other] : 0.0f;
+#pragma unroll 4
+        for (uint32_t first = 0; first < CHUNK; first += 4) {
+            const float4_t logs = load4(gates.log + first);
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) sum += first + i <= row ? logs.v[i] : 0.0f;
+        }
         gates.decay[row] = sum;
         if (valid) ((float*)p.decay)[index] = sum;
     }

@@ -488,6 +488,6 @@ KERNEL(delta_rule_bwd_params) {
     unnormalize(s.keys, dk, s.key, s.key_dots, 1.0f);
     sync_block();
     const Rows own = rows_of(p, chunk);
-    s.queries.write((bf16*)p.dqkv + own.queries, own.stride, chunk.rows);
-    s.keys.write((bf16*)p.dqkv + own.keys, own.stride, chunk.rows);
+    s.queries.write<CHUNK>((bf16*)p.dqkv + own.queries, own.stride, chunk.rows);
+    s.keys.write<CHUNK>((bf16*)p.dqkv + own.keys, own.stride, chunk.rows);
 }

@@ -130,7 +130,7 @@ __device__ __forceinline__ void load_factors(const Shared& s, const Decoded& own
     if (!own.leads) return;
     for (uint32_t n = part.begin * (HEAD / 8) + threadIdx.x; n < part.end * (HEAD / 8); n += VARIANT_THREADS) {
         const uint32_t row = n / (HEAD / 8), chunk = n % (HEAD / 8);
-        *(uint4_t*)(own.keys() + row * HEAD + chunk * 8) = load_shared(s.keys.at(row, chunk));
+        ((uint4_t*)(own.keys() + row * HEAD))[chunk] = load_shared(s.keys.at(row, chunk));
     }
 }
 

@@ -47,11 +47,12 @@ struct Rows {
 
     template <uint32_t columns> __device__ __forceinline__ void copy(const Tile<columns>& tile, Chunk chunk) const {
         const uint32_t row = threadIdx.x / WARP * OWN;
-        tile.copy_rows(row, data + uint64_t(chunk.first + row) * stride, stride, chunk.rows_of_warp(), OWN);
+        tile.copy_rows(row, data + uint64_t(chunk.first + row) * stride, stride, chunk.rows_of_warp());
     }
     template <uint32_t columns> __device__ __forceinline__ void write(const Tile<columns>& tile, Chunk chunk) const {
         const uint32_t row = threadIdx.x / WARP * OWN;
-        tile.write_rows(row, (bf16*)data + uint64_t(chunk.first + row) * stride, stride, chunk.rows_of_warp());
+        bf16* to = (bf16*)data + uint64_t(chunk.first + row) * stride;
+        tile.template write_rows<OWN>(row, to, stride, chunk.rows_of_warp());
     }
 };
 
@@ -212,7 +213,7 @@ KERNEL(delta_rule_fwd_params) {
             sync_warp();
             const uint64_t slot = uint64_t(chunk.behind()) * p.value_heads + head;
             bf16* states = (bf16*)p.states + (slot * HEAD + state_row) * HEAD + slice;
-            tiles.state.write_rows(state_row, states, HEAD, OWN_STATE);
+            tiles.state.write_rows<OWN_STATE>(state_row, states, HEAD, OWN_STATE);
         }
         chunk = next;
     }

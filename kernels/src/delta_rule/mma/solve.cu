@@ -17,14 +17,17 @@ __device__ __forceinline__ void substitute(const float* system, float* inverse) 
     const uint32_t lane = threadIdx.x % WARP, half = lane / BLOCK;
     const uint32_t diagonal = threadIdx.x / WARP * BLOCK, column = diagonal + lane % BLOCK;
     for (uint32_t block = diagonal; block < CHUNK; block += BLOCK) {
-        float own[BLOCK / 2] = {};
-#pragma unroll 4
-        for (uint32_t row = diagonal; row < block; row++) {
-            const float* factors = system + row * PITCH + block + half * (BLOCK / 2);
-            const float4_t low = load4(factors), high = load4(factors + 4);
-            const float solved = inverse[row * CHUNK + column];
+        const uint32_t first = block + half * (BLOCK / 2);
+        float own[BLOCK / 2]; // begins as the identity's
 #pragma unroll
-            for (uint32_t i = 0; i < BLOCK / 2; i++) own[i] = fmaf((i < 4 ? low : high).v[i % 4], solved, own[i]);
+        for (uint32_t i = 0; i < BLOCK / 2; i++) own[i] = first + i == column ? 1.0f : 0.0f;
+        const float *factors = system + diagonal * PITCH + first, *solved = inverse + diagonal * CHUNK + column;
+#pragma unroll 4
+        for (uint32_t row = diagonal; row < block; row++, factors += PITCH, solved += CHUNK) {
+            const float4_t low = load4(factors), high = load4(factors + 4);
+            const float by = *solved;
+#pragma unroll
+            for (uint32_t i = 0; i < BLOCK / 2; i++) own[i] = fmaf((i < 4 ? low : high).v[i % 4], by, own[i]);
         }
         float sums[BLOCK];
 #pragma unroll
@@ -35,7 +38,6 @@ __device__ __forceinline__ void substitute(const float* system, float* inverse) 
         }
 #pragma unroll
         for (uint32_t row = 0; row < BLOCK; row++) {
-            if (block + row == column) sums[row] = 1.0f;
 #pragma unroll
             for (uint32_t four = row / 4 * 4; four < BLOCK; four += 4) {
                 if (four + 3 == row) continue;
@@ -79,8 +81,8 @@ KERNEL(delta_rule_solve_params) {
     const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
     const bf16* qkv = (const bf16*)p.qkv + uint64_t(chunk.first) * stride + key_head * HEAD;
 
-    queries.copy(qkv, stride, chunk.rows, CHUNK);
-    keys.copy(qkv + p.key_heads * HEAD, stride, chunk.rows, CHUNK);
+    queries.copy<CHUNK>(qkv, stride, chunk.rows);
+    keys.copy<CHUNK>(qkv + p.key_heads * HEAD, stride, chunk.rows);
     cp_async_commit();
     solve_gates(p, gates, chunk, head);
     cp_async_wait<0>();
@@ -112,25 +114,36 @@ KERNEL(delta_rule_solve_params) {
     }
     sync_block(); // tiles have been read, and factors are there
 
+    // Values of the lane's two rows, read once: the compiler keeps none across the stores to the system.
+    float decay[2], of_query[2], of_key[2];
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        const uint32_t row = warp * BLOCK + row_of(2 * half);
+        decay[half] = gates.decay[row], of_query[half] = gates.of_query[row];
+        of_key[half] = gates.beta[row] * gates.of_key[row];
+    }
     // Scores take the place of the warp's own queries.
     const Tile<CHUNK> staged = {queries.base + warp * Tile<HEAD>::bytes(BLOCK)};
 #pragma unroll
     for (uint32_t n = 0; n < CHUNK / 8; n++) {
         if (n / 2 <= warp) {
+            const uint32_t first = n * 8 + column_of(0);
+            const float decays[2] = {gates.decay[first], gates.decay[first + 1]};
+            const float keys_of[2] = {gates.of_key[first], gates.of_key[first + 1]};
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++) {
-                const uint32_t row = warp * BLOCK + row_of(e), column = n * 8 + column_of(e);
-                const float decay = column <= row ? decayed(gates.decay[row] - gates.decay[column]) : 0.0f;
-                const float factor = decay * gates.of_key[column];
-                scores[n][e] *= gates.of_query[row] * factor;
-                system[column * PITCH + row] = -(gates.beta[row] * gates.of_key[row] * factor) * of_keys[n][e];
+                const uint32_t row = warp * BLOCK + row_of(e), column = first + e % 2, half = e / 2;
+                const float grown = column <= row ? decayed(decay[half] - decays[e % 2]) : 0.0f;
+                const float factor = grown * keys_of[e % 2];
+                scores[n][e] *= of_query[half] * factor;
+                system[column * PITCH + row] = -(of_key[half] * factor) * of_keys[n][e];
             }
         }
     }
     staged.store_rows(0, scores);
     sync_warp();
     const uint64_t out = (uint64_t(chunk.first) * p.value_heads + head) * CHUNK, out_stride = p.value_heads * CHUNK;
-    staged.write_rows(0, (bf16*)p.scores + out + warp * BLOCK * out_stride, out_stride, chunk.rows_of_warp());
+    staged.write_rows<BLOCK>(0, (bf16*)p.scores + out + warp * BLOCK * out_stride, out_stride, chunk.rows_of_warp());
     sync_block(); // the system is there, and scores have been written
     substitute(system, inverse);
     sync_block();

@@ -125,7 +125,7 @@ KERNEL(delta_rule_state_bwd_params) {
         float acc[N][4] = {};
         if (chunk.has_behind) {
             const uint64_t slot = uint64_t(chunk.behind()) * p.value_heads + head;
-            state.write((bf16*)p.dstates + slot * HEAD * HEAD + own.column, HEAD, HEAD);
+            state.write<HEAD>((bf16*)p.dstates + slot * HEAD * HEAD + own.column, HEAD, HEAD);
             multiply(acc, HEAD / 16, [&](uint32_t(&a)[4], uint32_t step) { keys.load_a(a, row, step); },
                      [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { state.load_b(b, 16 * step, 2 * pair); });
         }
@@ -157,7 +157,7 @@ KERNEL(delta_rule_state_bwd_params) {
         store_rows(taken, row, x, factors[2][row + row_of(0)], factors[2][row + row_of(2)]);
         sync_block();
         const uint64_t first = (uint64_t(chunk.first) * p.value_heads + head) * HEAD;
-        dvb.write((bf16*)p.dvb + first + own.column, p.value_heads * HEAD, chunk.rows);
+        dvb.write<CHUNK>((bf16*)p.dvb + first + own.column, p.value_heads * HEAD, chunk.rows);
         if (!chunk.has_before) break; // nothing reads the gradient of zeros
 
         const float whole = exp2_ftz(LOG2_E * last);

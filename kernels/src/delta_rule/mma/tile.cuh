@@ -6,6 +6,7 @@
 #include "shared.cuh"
 
 template <uint32_t columns> struct Tile {
+    enum : uint32_t { CHUNKS = columns / 8 };
     uint32_t base; // shared memory
 
     static __device__ constexpr uint32_t bytes(uint32_t rows) { return rows * columns * 2; }
@@ -15,26 +16,16 @@ template <uint32_t columns> struct Tile {
         return base + row * (columns * 2) + (chunk ^ row % 8) * 16;
     }
 
-    // Starts copying a chunk's rows, `stride` elements apart; rows behind the last become zeros.
-    __device__ __forceinline__ void copy(const bf16* data, uint32_t stride, uint32_t rows, uint32_t all) const {
-        for (uint32_t n = threadIdx.x; n < all * (columns / 8); n += VARIANT_THREADS) {
-            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
-            const bool valid = row < rows;
-            cp_async(at(row, chunk), data + uint64_t(valid ? row : 0) * stride + chunk * 8, valid);
-        }
-    }
-
-    // Likewise of `all` rows, each thread as many: a loop without a tail. No copy keeps its addresses for the next.
+    // Starts copying `rows` of `all` rows, `stride` elements apart; those behind the last become zeros. All threads of
+    // the CTA do. No copy keeps its addresses for the next.
     template <uint32_t all>
     __device__ __forceinline__ void copy(const bf16* data, uint32_t stride, uint32_t rows) const {
-        static_assert(all * (columns / 8) % VARIANT_THREADS == 0, "threads copy as many vectors");
-        const uint32_t thread = opaque(threadIdx.x);
+        static_assert(all % (VARIANT_THREADS / CHUNKS) == 0, "threads copy as many vectors");
+        const uint32_t thread = opaque(threadIdx.x), own = thread / CHUNKS, chunk = thread % CHUNKS;
+        data += own * stride + chunk * 8;
 #pragma unroll
-        for (uint32_t i = 0; i < all * (columns / 8) / VARIANT_THREADS; i++) {
-            const uint32_t n = thread + i * VARIANT_THREADS, row = n / (columns / 8), chunk = n % (columns / 8);
-            const bool valid = row < rows;
-            cp_async(at(row, chunk), data + uint64_t(valid ? row : 0) * stride + chunk * 8, valid);
-        }
+        for (uint32_t i = 0; i < all; i += VARIANT_THREADS / CHUNKS)
+            cp_async(at(own + i, chunk), data + i * stride, own + i < rows);
     }
 
     // Operand a: rows from `row`, depth from column 16 * `step`.
@@ -69,12 +60,13 @@ template <uint32_t columns> struct Tile {
         return load_shared_word(at(row, column / 8) + column % 8 * 2);
     }
 
-    // Copies rows to memory, `stride` elements apart; all threads of the CTA do, behind a sync_block.
-    __device__ __forceinline__ void write(bf16* data, uint32_t stride, uint32_t rows) const {
-        for (uint32_t n = threadIdx.x; n < rows * (columns / 8); n += VARIANT_THREADS) {
-            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
-            *(uint4_t*)(data + uint64_t(row) * stride + chunk * 8) = load_shared(at(row, chunk));
-        }
+    // Copies `rows` of `all` rows to memory, `stride` elements apart; all threads of the CTA do, behind a sync_block.
+    template <uint32_t all> __device__ __forceinline__ void write(bf16* data, uint32_t stride, uint32_t rows) const {
+        const uint32_t own = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+        data += own * stride;
+#pragma unroll
+        for (uint32_t i = 0; i < all; i += VARIANT_THREADS / CHUNKS)
+            if (own + i < rows) ((uint4_t*)(data + i * stride))[chunk] = load_shared(at(own + i, chunk));
     }
 
     // Stores a warp's accumulators as 16 rows from `row`, from `column`, times factors of their halves.
@@ -89,21 +81,22 @@ template <uint32_t columns> struct Tile {
         }
     }
 
-    // Copies `rows` rows from `first`, and zeros up to `all`: the calling warp alone does, for itself.
-    __device__ __forceinline__ void copy_rows(uint32_t first, const bf16* data, uint32_t stride, uint32_t rows,
-                                              uint32_t all) const {
-        for (uint32_t n = threadIdx.x % WARP; n < all * (columns / 8); n += WARP) {
-            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
-            const bool valid = row < rows;
-            cp_async(at(first + row, chunk), data + uint64_t(valid ? row : 0) * stride + chunk * 8, valid);
-        }
+    // Copies `rows` rows from `first`, and zeros up to 16: the calling warp alone does, for itself.
+    __device__ __forceinline__ void copy_rows(uint32_t first, const bf16* data, uint32_t stride, uint32_t rows) const {
+        const uint32_t lane = threadIdx.x % WARP, own = lane / CHUNKS, chunk = lane % CHUNKS;
+        data += own * stride + chunk * 8;
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i += WARP / CHUNKS)
+            cp_async(at(first + own + i, chunk), data + i * stride, own + i < rows);
     }
-    // Writes `rows` of them, behind a sync_warp.
+    // Writes `rows` of `all` rows, behind a sync_warp.
+    template <uint32_t all>
     __device__ __forceinline__ void write_rows(uint32_t first, bf16* data, uint32_t stride, uint32_t rows) const {
-        for (uint32_t n = threadIdx.x % WARP; n < rows * (columns / 8); n += WARP) {
-            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
-            *(uint4_t*)(data + uint64_t(row) * stride + chunk * 8) = load_shared(at(first + row, chunk));
-        }
+        const uint32_t lane = threadIdx.x % WARP, own = lane / CHUNKS, chunk = lane % CHUNKS;
+        data += own * stride;
+#pragma unroll
+        for (uint32_t i = 0; i < all; i += WARP / CHUNKS)
+            if (own + i < rows) ((uint4_t*)(data + i * stride))[chunk] = load_shared(at(first + own + i, chunk));
     }
 };
 
