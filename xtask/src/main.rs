@@ -69,6 +69,8 @@ enum Task {
         #[arg(default_value = "target/ci")]
         dir: PathBuf,
     },
+    /// The part of prove that builds the trainer, every kernel and plain ones in two places: equal bytes
+    Reproducible,
     /// The part of prove that builds a fresh clone, with and without a network
     Fresh,
     /// The part of prove that packages each crate, and builds them and a trainer from the packages alone
@@ -178,6 +180,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ci { dir } => ci::ci(&dir),
         Task::Prove { dir } => ci::prove(&dir),
         Task::Released { dir } => ci::released::check(&dir),
+        Task::Reproducible => ci::reproducible::check(|| Ok(())),
         Task::Fresh => ci::fresh::check(),
         Task::Packages => ci::packages::check(),
         Task::Page => ci::page::check(),

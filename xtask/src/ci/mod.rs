@@ -11,7 +11,7 @@ pub mod page;
 mod prove;
 mod published;
 pub mod released;
-mod reproducible;
+pub mod reproducible;
 mod rows;
 pub mod semver;
 
