@@ -37,12 +37,13 @@ struct Peers {
 }
 
 type Check = fn(&Peers) -> Result<()>;
-const CHECKS: [(&str, &str, Check); 6] = [
+const CHECKS: [(&str, &str, Check); 7] = [
     ("tensorboard", MODELS, tensorboard),
     ("adapters", MODELS, adapters),
     ("export", MODELS, export),
     ("students", MODELS, students),
     ("masks", DATA, masks),
+    ("tokens", DATA, tokens),
     ("trackers", TRACKERS, trackers),
 ];
 
@@ -108,6 +109,23 @@ impl Peers {
 
 fn masks(peers: &Peers) -> Result<()> {
     peers.script("tests/masks/check.py", &[&peers.program])
+}
+
+/// Compares a megabyte of text in four languages, Debian's manual pages in three, and words with combining marks.
+fn tokens(peers: &Peers) -> Result<()> {
+    let mut texts = vec![PathBuf::from("xtask/demo/english-train.jsonl")];
+    for (package, language) in [("manpages-zh", "zh_CN"), ("manpages-ja", "ja"), ("manpages-ru", "ru")] {
+        let unpacked = Path::new(DIR).join(package);
+        if !unpacked.exists() {
+            step(&format!("fetch {package}"), Command::new("apt-get").args(["download", package]).current_dir(DIR))?;
+            let archive = format!("dpkg-deb --extract {package}_*.deb {package}");
+            step("unpack it", Command::new("sh").args(["-c", &archive]).current_dir(DIR))?;
+        }
+        texts.push(unpacked.join("usr/share/man").join(language).join("man1"));
+    }
+    texts.extend(["hi", "ta", "th"].map(PathBuf::from));
+    let arguments: Vec<&Path> = std::iter::once(&peers.program).chain(&texts).map(PathBuf::as_path).collect();
+    peers.script("tests/tokens/check.py", &arguments)
 }
 
 fn trackers(peers: &Peers) -> Result<()> {
@@ -182,7 +200,7 @@ mod tests {
         let refused = peers(&["tensorbord".to_owned()]).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "no check `tensorbord`: there are tensorboard, adapters, export, students, masks, trackers"
+            "no check `tensorbord`: there are tensorboard, adapters, export, students, masks, tokens, trackers"
         );
     }
 }
