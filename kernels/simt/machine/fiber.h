@@ -11,8 +11,8 @@ namespace simt {
 
 class Fiber {
 public:
-    // Stacks begin at `COLORS` places, an odd number of cache lines apart: frames at the same depth of all of them would
-    // meet in a few sets of a cache.
+    // Stacks begin at `COLORS` places, an odd number of cache lines apart: frames at the same depth of all of them
+    // would meet in a few sets of a cache.
     static constexpr size_t STACK_BYTES = 256 << 10, COLORS = 128, COLOR_BYTES = 17 * 64;
     static constexpr size_t MAPPED_BYTES = STACK_BYTES + COLORS * COLOR_BYTES;
 

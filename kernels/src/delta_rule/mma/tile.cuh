@@ -61,6 +61,7 @@ template <uint32_t columns> struct Tile {
     }
 
     // Copies `rows` of `all` rows to memory, `stride` elements apart; all threads of the CTA do, behind a sync_block.
+    // Vectors are indexed: through a cast of a sum the compiler stores one as four times 4 bytes.
     template <uint32_t all> __device__ __forceinline__ void write(bf16* data, uint32_t stride, uint32_t rows) const {
         const uint32_t own = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
         data += own * stride;
